@@ -1,0 +1,1 @@
+"""Propensity: what a model chooses to do, measured on Inspect."""

@@ -1,0 +1,1 @@
+"""Everything that Inspect finds by name: tasks, scorers, solvers, providers and hooks."""

@@ -1,0 +1,1 @@
+"""What every room shares; imports nothing else of the project."""

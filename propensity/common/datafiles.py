@@ -1,0 +1,267 @@
+"""Data files: read strictly, faults with file and line, front matter, digests."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Key = str | int
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+CANARY_PATTERN = r"^propensity-canary [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+SEMVER_PATTERN = r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong in a data file: where, what, and what to do about it."""
+
+    file: str
+    line: int | None
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.where}: {self.message}" if self.where else f"{place}: {self.message}"
+
+
+class DataFileError(ValueError):
+    """A data file with faults; the text lists them all.
+
+    `unreadable` is true when the file could not be opened or read at all (exit code 2).
+    """
+
+    def __init__(self, faults: Sequence[Fault], *, unreadable: bool = False) -> None:
+        self.faults = list(faults)
+        self.unreadable = unreadable
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class FrontMatter(BaseModel):
+    """What every data file begins with (`kind` and `schema_version` are fixed by subclasses)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+    schema_version: int
+    canary: str = Field(pattern=CANARY_PATTERN)
+    version: str | None = Field(default=None, pattern=SEMVER_PATTERN)
+    licence: str | None = None
+    provenance: str | None = None
+    synthetic: Literal[True] | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document with the line of every key and list entry."""
+
+    data: Any
+    lines: dict[tuple[Key, ...], int] = field(default_factory=dict)
+
+    def line(self, path: Sequence[Key]) -> int | None:
+        """Return the 1-based line of a path, or of its nearest known parent."""
+        parts = tuple(path)
+        for end in range(len(parts), -1, -1):
+            if parts[:end] in self.lines:
+                return self.lines[parts[:end]]
+        return None
+
+
+def read_text(path: Path | str) -> str:
+    """Read a UTF-8 file.
+
+    Raises:
+        DataFileError: missing, a folder, not readable, or not UTF-8 (`unreadable` is true).
+    """
+    name = str(path)
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        fault = Fault(name, None, "", f"cannot be read ({reason}); check the path")
+        raise DataFileError([fault], unreadable=True) from error
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        fault = Fault(name, line, "", f"byte {error.start} is not UTF-8; save the file as UTF-8")
+        raise DataFileError([fault], unreadable=True) from error
+
+
+def read_yaml(path: Path | str) -> list[Document]:
+    """Read every document of a YAML file with a safe loader.
+
+    Raises:
+        DataFileError: unreadable, empty, not YAML, or with duplicate keys (all listed).
+    """
+    name, text = str(path), read_text(path)
+    faults: list[Fault] = []
+    documents: list[Document] = []
+    try:
+        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            if node is not None:
+                lines: dict[tuple[Key, ...], int] = {}
+                _walk(node, (), lines, faults, name)
+                documents.append(Document(_construct(node), lines))
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        faults.append(Fault(name, mark.line + 1 if mark else None, "", f"not YAML: {problem}"))
+    if not documents and not faults:
+        faults.append(Fault(name, None, "", "is empty; expected a YAML document"))
+    if faults:
+        raise DataFileError(faults)
+    return documents
+
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON file; duplicate keys are faults.
+
+    Raises:
+        DataFileError: unreadable, not JSON, or with duplicate keys.
+    """
+    return _parse_json(read_text(path), str(path), 1)
+
+
+def read_jsonl(path: Path | str) -> list[tuple[int, Any]]:
+    """Read a JSON Lines file as (line number, value); blank lines are passed over.
+
+    Raises:
+        DataFileError: unreadable, empty, or with lines that are not JSON (all listed).
+    """
+    name = str(path)
+    rows: list[tuple[int, Any]] = []
+    faults: list[Fault] = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if line.strip():
+            try:
+                rows.append((number, _parse_json(line, name, number)))
+            except DataFileError as error:
+                faults.extend(error.faults)
+    if not rows and not faults:
+        faults.append(Fault(name, None, "", "is empty; expected one JSON value per line"))
+    if faults:
+        raise DataFileError(faults)
+    return rows
+
+
+def validated(
+    model: type[ModelT],
+    data: Any,
+    *,
+    file: str,
+    line_of: Callable[[Sequence[Key]], int | None] = lambda path: None,
+    where: str = "",
+) -> ModelT:
+    """Validate a value with pydantic; every fault comes with file, line and field.
+
+    Args:
+        model: The pydantic model.
+        data: Parsed content.
+        file: Name shown in faults.
+        line_of: Line of a path inside `data` (`Document.line`).
+        where: Name of the record, shown before the field.
+
+    Raises:
+        DataFileError: the value does not fit; all faults are listed.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        faults = []
+        for item in error.errors(include_url=False):
+            path = ".".join(str(part) for part in item["loc"])
+            place = ": ".join(part for part in (where, path) if part)
+            faults.append(Fault(file, line_of(item["loc"]), place, _message(item)))
+        raise DataFileError(faults) from error
+
+
+def content_sha256(value: Any) -> str:
+    """Digest of parsed content: JSON with sorted keys, no spaces, UTF-8, dates as ISO text."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_iso
+    )
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def file_sha256(path: Path | str) -> str:
+    """Digest of a file's bytes."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _construct(node: yaml.Node) -> Any:
+    loader = yaml.SafeLoader("")
+    try:
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _walk(
+    node: yaml.Node,
+    path: tuple[Key, ...],
+    lines: dict[tuple[Key, ...], int],
+    faults: list[Fault],
+    name: str,
+) -> None:
+    lines.setdefault(path, node.start_mark.line + 1)
+    for key, line, child in _children(node):
+        here = (*path, key)
+        if here in lines:
+            place = ".".join(str(part) for part in path)
+            faults.append(Fault(name, line, place, f"key {key!r} stands twice; keep one"))
+            continue
+        lines[here] = line
+        _walk(child, here, lines, faults, name)
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[Key, int, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield str(key.value), key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield index, value.start_mark.line + 1, value
+
+
+def _parse_json(text: str, name: str, first_line: int) -> Any:
+    duplicates: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in seen:
+                duplicates.append(key)
+            seen[key] = value
+        return seen
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = first_line + getattr(error, "lineno", 1) - 1
+        problem = getattr(error, "msg", "nested too deeply")
+        raise DataFileError([Fault(name, line, "", f"not JSON: {problem}")]) from error
+    if duplicates:
+        raise DataFileError(
+            [Fault(name, first_line, key, "key stands twice; keep one") for key in duplicates]
+        )
+    return value
+
+
+def _message(item: Any) -> str:
+    given = item.get("input")
+    shown = f", got {given!r}" if isinstance(given, (str, int, float, bool)) else ""
+    return f"{item['msg'].removeprefix('Value error, ')}{shown[:120]}"
