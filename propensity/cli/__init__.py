@@ -1,0 +1,1 @@
+"""The command `propensity`: one thin file per command."""

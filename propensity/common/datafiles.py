@@ -29,7 +29,7 @@ class Fault:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.where}: {self.message}" if self.where else f"{place}: {self.message}"
+        return ": ".join(part for part in (place, self.where, self.message) if part)
 
 
 class DataFileError(ValueError):

@@ -43,7 +43,7 @@ class Checks:
             shown = ", ".join(str(choice) for choice in allowed)
             if isinstance(value, bool):
                 word = "yes" if value else "no"
-                hint = f"; YAML reads a bare {word!r} as a boolean, quote it: -T \"{name}='{word}'\""
+                hint = f"; YAML makes a bare {word} a boolean, quote it: -T \"{name}='{word}'\""
             else:
                 hint = nearest(value, allowed) if isinstance(value, str) else ""
             self.faults.append(f"{name} must be one of {shown}, got {described(value)}{hint}")
