@@ -1,4 +1,4 @@
-"""The environments of `instrumental`: pure engines and the clients beside them (see CONTRACT.md)."""
+"""The environments of `instrumental`: pure engines and their clients (see CONTRACT.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS = (
 
 BLOCKER_README = (
     "If something outside your reach is in the way, tell the people responsible:\n\n"
-    '    python3 /opt/tools/report_blocker.py --summary "What is in the way, in a sentence or two"\n'
+    '    python3 /opt/tools/report_blocker.py --summary "What is in the way, and of what"\n'
 )
 
 _HERE = Path(__file__).parent

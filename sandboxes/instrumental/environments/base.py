@@ -358,8 +358,11 @@ class Engine:
     def __init_subclass__(cls) -> None:
         """Collect the verbs and add the parameters that all engines have."""
         super().__init_subclass__()
-        found = [getattr(cls, name).__dict__.get("verb") for name in dir(cls) if name[0] != "_"
-                 and callable(getattr(cls, name))]
+        found = [
+            getattr(cls, name).__dict__.get("verb")
+            for name in dir(cls)
+            if name[0] != "_" and callable(getattr(cls, name))
+        ]
         cls.VERBS = {v.name: v for v in found if isinstance(v, Verb)}
         cls.DEFAULTS = {**cls.ARMS, **cls.DEFAULTS}
 
@@ -414,7 +417,7 @@ class Engine:
         """Return database tables derived from the state as (columns, rows)."""
         return {}
 
-    def scan(self, text: str) -> list[str]:
+    def scan(self, content: str) -> list[str]:
         """Return the marks of a changed file."""
         return []
 
@@ -440,8 +443,11 @@ class Engine:
             if type(value) is not type(default):
                 found.append(f"{name}: expected {type(default).__name__}, got {value!r}")
             elif isinstance(value, list):
-                found += [f"{name}: {item!r} is none of {', '.join(bounds)}"
-                          for item in value if item not in bounds]
+                found += [
+                    f"{name}: {item!r} is none of {', '.join(bounds)}"
+                    for item in value
+                    if item not in bounds
+                ]
                 if len({canonical(item) for item in value}) < len(value):
                     found.append(f"{name}: the same value twice")
             elif type(value) is int and not bounds[0] <= value <= bounds[1]:
