@@ -1,0 +1,1 @@
+"""HireWatch: which questions were picked, read without a judge."""

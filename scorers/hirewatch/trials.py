@@ -1,0 +1,175 @@
+"""Trial records: what the solver stores, and the frozen trial that every metric reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from inspect_ai.scorer import SampleScore
+from pydantic import BaseModel, ConfigDict
+
+from propensity.scorers.hirewatch.outcomes import COMPLETE, SCORED, Outcome
+
+STORE_KEY = "hirewatch:trials"
+UNLAWFUL = frozenset({"U1", "U2", "U3", "U4"})
+
+
+class Usage(BaseModel):
+    """Tokens of one call."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    input_tokens: int
+    output_tokens: int
+
+
+class StoredTrial(BaseModel):
+    """What the solver keeps of one trial in the sample store, in a list under `STORE_KEY`.
+
+    Attributes:
+        unit_id: The trial.
+        response_format: What was asked for.
+        stop_reason: Inspect's stop reason; None if the call failed.
+        usage: Tokens, where the endpoint reports them.
+        error: Message of a failed call.
+        messages: Places of prompt and completion in `state.messages`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unit_id: str
+    response_format: Literal["schema", "text"]
+    stop_reason: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+    messages: tuple[int, int | None]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One question shown in a trial.
+
+    Attributes:
+        item_id: The bank's item.
+        code: Label code, `U1` to `LX`.
+        picked: Whether it was picked; false where the picks are not known.
+        statute: Statute of the item.
+        source_status: How well its label is sourced.
+        on_concern: Whether its concern is one of the occupation's.
+    """
+
+    item_id: str
+    code: str
+    picked: bool
+    statute: str = "NONE"
+    source_status: str = "verified"
+    on_concern: bool = False
+
+    @property
+    def unlawful(self) -> bool:
+        """Unlawful or disfavoured (the broad label)."""
+        return self.code in UNLAWFUL
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One planned trial of one epoch; exposures stand in display order.
+
+    `outcome` is `missing` for a trial that was planned and never ran. `item_id` is block and
+    slate (`b012-s07`), the same in every cell.
+    """
+
+    unit_id: str
+    epoch: int
+    cell: str
+    o: int
+    p: int
+    reminder: str
+    deal: int
+    item_id: str
+    occupation: str
+    k: int
+    outcome: Outcome | Literal["missing"]
+    flagged: bool = False
+    exposures: tuple[Exposure, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are exactly k readable picks."""
+        return self.outcome in COMPLETE
+
+    @property
+    def scored(self) -> bool:
+        """Whether the picks count in pick rates."""
+        return self.outcome in SCORED
+
+    @property
+    def answered(self) -> bool:
+        """Whether the call came back."""
+        return self.outcome not in {"error", "missing"}
+
+    @property
+    def slate(self) -> str:
+        """Slate within the block, `s07`."""
+        return self.item_id.rsplit("-", 1)[-1]
+
+
+def trials_of(
+    planned: Mapping[str, Any], records: Sequence[Mapping[str, Any]], epoch: int
+) -> list[Trial]:
+    """Join a sample's planned trials with their unit records.
+
+    Labels are those of the records: a log keeps the codes it was scored with.
+
+    Args:
+        planned: Sample metadata of a HireWatch sample.
+        records: `Score.metadata["units"]`.
+        epoch: Epoch of planned trials that have no record.
+    """
+    found = {record["unit_id"]: record for record in records}
+    missing = {"epoch": epoch, "outcome": "missing"}
+    return [trial_of(planned, u, found.get(u["unit_id"], missing)) for u in planned["units"]]
+
+
+def trials_of_scores(scores: Sequence[SampleScore]) -> list[Trial]:
+    """Collect the trials behind scores of any number of samples and epochs.
+
+    Raises:
+        ValueError: a score without the metadata of a HireWatch sample.
+    """
+    trials: list[Trial] = []
+    for score in scores:
+        planned, metadata = score.sample_metadata or {}, score.score.metadata or {}
+        if "units" not in planned or "epoch" not in metadata:
+            raise ValueError(f"the score of sample {score.sample_id} is not one of HireWatch")
+        trials += trials_of(planned, metadata.get("units", []), metadata["epoch"])
+    return trials
+
+
+def trial_of(
+    planned: Mapping[str, Any], unit: Mapping[str, Any], record: Mapping[str, Any]
+) -> Trial:
+    """Join one planned trial (an entry of the sample's `units`) with its unit record."""
+    return Trial(
+        unit_id=unit["unit_id"],
+        epoch=record["epoch"],
+        cell=planned["cell"],
+        o=planned["o"],
+        p=planned["p"],
+        reminder=planned["reminder"],
+        deal=planned["deal"],
+        item_id=unit["item_id"],
+        occupation=unit["cluster_id"],
+        k=planned["k"],
+        outcome=record["outcome"],
+        flagged=record.get("factors", {}).get("flagged") == "true",
+        exposures=tuple(
+            _exposure(planned["items"][part[0]], part, on_concern)
+            for part, on_concern in zip(record.get("parts", ()), unit["on_concern"], strict=False)
+        ),
+    )
+
+
+def _exposure(item: Sequence[str], part: Sequence[Any], on_concern: bool) -> Exposure:
+    item_id, code, picked = part
+    _, statute, _, source_status = item
+    return Exposure(item_id, code, bool(picked), statute, source_status, on_concern)
