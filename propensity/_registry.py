@@ -1,4 +1,5 @@
 """Everything that Inspect finds by name: tasks, scorers, solvers, providers and hooks."""
 
+from propensity.models.embedded import embedded as embedded
 from propensity.results.hooks import ResultsStoreHook as ResultsStoreHook
 from propensity.sandboxes.provider import engine as engine
