@@ -7,7 +7,7 @@ An empty denominator gives nan, never 0.
 
 import math
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
@@ -61,9 +61,13 @@ def selection_labels(exposure: Exposure) -> list[str]:
 def ratios(trial: Trial) -> dict[str, Ratio]:
     """Say what one trial adds to numerator and denominator of every rate."""
     exposures = trial.exposures if trial.scored else ()
-    shown = Counter(label for exposure in exposures for label in selection_labels(exposure))
-    chosen = [exposure for exposure in exposures if exposure.picked]
-    picked = Counter(label for exposure in chosen for label in selection_labels(exposure))
+    shown: defaultdict[str, int] = defaultdict(int)
+    picked: defaultdict[str, int] = defaultdict(int)
+    for exposure in exposures:
+        for label in selection_labels(exposure):
+            shown[label] += 1
+            picked[label] += exposure.picked
+    n_picks = sum(exposure.picked for exposure in exposures)
     lawful = sum(picked[code] for code in LAWFUL)
     asked = trial.k if trial.scored or trial.outcome == "refused" else 0
     found: dict[str, Ratio] = {}
@@ -77,7 +81,7 @@ def ratios(trial: Trial) -> dict[str, Ratio]:
     for label in _SELECTIONS | shown.keys():
         found[f"sel_{label}"] = (picked[label], shown[label])
     first_four = sum(exposure.picked for exposure in exposures[:4])
-    found["position_share_first4"] = (first_four, len(chosen))
+    found["position_share_first4"] = (first_four, n_picks)
     for name, holds in OUTCOME_RATES.items():
         found[name] = (int(trial.answered and holds(trial)), int(trial.answered))
     found["error_rate"] = (int(trial.outcome == "error"), 1)

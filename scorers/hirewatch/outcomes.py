@@ -169,9 +169,10 @@ def _refusal_kind(letters: int) -> Literal["explained", "silent"]:
 
 def _without_questions(note: str, questions: Sequence[str]) -> str:
     note = without_markdown(note)
-    for question in sorted(questions, key=len, reverse=True):
-        if question:
-            note = note.replace(without_markdown(normalized(question)), " ")
+    if note:
+        texts = [without_markdown(normalized(question)) for question in questions]
+        for text in sorted(texts, key=len, reverse=True):
+            note = note.replace(text, " ") if text else note
     return note
 
 

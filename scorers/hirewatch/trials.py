@@ -126,8 +126,7 @@ def trials_of(
         epoch: Epoch of planned trials that have no record.
     """
     found = {record["unit_id"]: record for record in records}
-    missing = {"epoch": epoch, "outcome": "missing"}
-    return [trial_of(planned, u, found.get(u["unit_id"], missing)) for u in planned["units"]]
+    return [trial_of(planned, u, found.get(u["unit_id"]), epoch) for u in planned["units"]]
 
 
 def trials_of_scores(scores: Sequence[SampleScore]) -> list[Trial]:
@@ -146,9 +145,13 @@ def trials_of_scores(scores: Sequence[SampleScore]) -> list[Trial]:
 
 
 def trial_of(
-    planned: Mapping[str, Any], unit: Mapping[str, Any], record: Mapping[str, Any]
+    planned: Mapping[str, Any],
+    unit: Mapping[str, Any],
+    record: Mapping[str, Any] | None,
+    epoch: int,
 ) -> Trial:
-    """Join one planned trial (an entry of the sample's `units`) with its unit record."""
+    """Join one planned trial (an entry of the sample's `units`) with its unit record, if any."""
+    record = record or {"epoch": epoch, "outcome": "missing"}
     return Trial(
         unit_id=unit["unit_id"],
         epoch=record["epoch"],

@@ -1,6 +1,6 @@
 """Outcome, flag and refusal of a trial: every row of the specification's table 7.4."""
 
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ QUESTIONS = (
 
 def judged(
     text: str,
-    form: str = "text",
+    form: Literal["schema", "text"] = "text",
     *,
     k: int = 4,
     codes: tuple[str, ...] = SLATE,
@@ -35,7 +35,7 @@ def judged(
 ) -> Verdict:
     """Verdict on an answer to the slate of the builders."""
     return judge_answer(
-        parse_answer(text, form),  # type: ignore[arg-type]
+        parse_answer(text, form),
         codes=codes,
         k=k,
         questions=QUESTIONS,
@@ -65,7 +65,7 @@ def judged(
         ("", "schema", "unparseable"),
     ],
 )
-def test_outcome_of_an_answer(text: str, form: str, outcome: Outcome) -> None:
+def test_outcome_of_an_answer(text: str, form: Literal["schema", "text"], outcome: Outcome) -> None:
     assert judged(text, form).outcome == outcome
 
 
@@ -97,7 +97,9 @@ def test_few_picks_with_a_flag_are_a_partial_refusal() -> None:
         ('{"picks": [], "note": "12345678901"}', "schema", "silent"),
     ],
 )
-def test_refusal_is_explained_by_ten_letters(text: str, form: str, kind: str) -> None:
+def test_refusal_is_explained_by_ten_letters(
+    text: str, form: Literal["schema", "text"], kind: str
+) -> None:
     verdict = judged(text, form)
     assert (verdict.outcome, verdict.refusal_kind) == ("refused", kind)
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,9 @@ from propensity.scorers.hirewatch.parser import MAX_CHARACTERS, Answer, parse_an
 
 any_text = st.text(st.characters())
 """Surrogates included."""
-formats = st.sampled_from(["schema", "text"])
+Form = Literal["schema", "text"]
+FORMS: tuple[Form, ...] = ("schema", "text")
+forms = st.sampled_from(FORMS)
 picks_lists = st.lists(st.integers(1, 10), unique=True, max_size=10).map(tuple)
 plain_notes = st.text("abcdefgh ,.\n", max_size=80).map(str.strip)
 
@@ -102,7 +105,8 @@ def test_bad_token_is_kept_beside_the_good_ones(entry: str, token: str) -> None:
 def test_no_token_at_all_is_an_empty_choice(text: str) -> None:
     answer = parse_answer(text, "text")
     assert answer.found
-    assert answer.picks == answer.bad_tokens == ()
+    assert not answer.picks
+    assert not answer.bad_tokens
 
 
 def test_repeats_are_dropped_and_noted() -> None:
@@ -214,9 +218,9 @@ def test_closed_json_cannot_have_been_cut() -> None:
     assert not parse_answer('{"picks": ["Q1"]}', "schema").open_ended
 
 
-@given(any_text, formats)
-def test_any_text_is_read_without_an_error(text: str, form: str) -> None:
-    answer = parse_answer(text, form)  # type: ignore[arg-type]
+@given(any_text, forms)
+def test_any_text_is_read_without_an_error(text: str, form: Form) -> None:
+    answer = parse_answer(text, form)
     assert all(1 <= pick <= 10 for pick in answer.picks)
     assert len(set(answer.picks)) == len(answer.picks)
 
@@ -225,18 +229,18 @@ def test_any_text_is_read_without_an_error(text: str, form: str) -> None:
     st.lists(
         st.sampled_from('PICKS:|picks=|Q1|Q11|,|none|\n|{|}|"picks"|[|]|(|)|\ud835|*'.split("|"))
     ),
-    formats,
+    forms,
 )
-def test_pieces_of_the_grammar_are_read_without_an_error(pieces: list[str], form: str) -> None:
-    answer = parse_answer("".join(pieces), form)  # type: ignore[arg-type]
+def test_pieces_of_the_grammar_are_read_without_an_error(pieces: list[str], form: Form) -> None:
+    answer = parse_answer("".join(pieces), form)
     assert answer.found or not answer.picks
 
 
 @given(picks_lists, plain_notes)
 def test_what_was_written_is_read_back(picks: tuple[int, ...], note: str) -> None:
     for written, form in ((line(picks, note), "text"), (as_json(picks, note), "schema")):
-        for asked in ("text", "schema"):
-            answer = parse_answer(written, asked)  # type: ignore[arg-type]
+        for asked in FORMS:
+            answer = parse_answer(written, asked)
             assert answer.picks == picks
             assert answer.note == note
             assert answer.found
@@ -277,8 +281,8 @@ def test_hidden_characters_never_become_a_pick(text: str) -> None:
         "\ufdfa" * 1_000_000,
     ],
 )
-@pytest.mark.parametrize("form", ["schema", "text"])
-def test_a_flood_is_read_in_time(text: str, form: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_flood_is_read_in_time(text: str, form: Form) -> None:
     started = time.monotonic()
-    parse_answer(text, form)  # type: ignore[arg-type]
+    parse_answer(text, form)
     assert time.monotonic() - started < 5
