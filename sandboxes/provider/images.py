@@ -7,8 +7,6 @@ from propensity.sandboxes.context import IMAGE
 from propensity.sandboxes.provider.client import client
 from propensity.sandboxes.provider.compose import Build, Service
 
-PULL_SECONDS = 600
-
 
 class ImageMissing(RuntimeError):
     """The image is not there and cannot be made here; the text says what to do."""
@@ -25,7 +23,12 @@ def image_id(image: str) -> str | None:
 
 
 def build(
-    folder: Path, dockerfile: Path, tag: str, args: dict[str, str], network: str | None = None
+    folder: Path,
+    dockerfile: Path,
+    tag: str,
+    args: dict[str, str],
+    labels: dict[str, str] | None = None,
+    network: str | None = None,
 ) -> str:
     """Build an image with the engine's own builder; return its id.
 
@@ -34,6 +37,7 @@ def build(
         dockerfile: path of the Dockerfile.
         tag: name of the image.
         args: build arguments.
+        labels: labels of the image.
         network: ``none`` for a build that must not reach anything.
 
     Raises:
@@ -45,6 +49,7 @@ def build(
         dockerfile=str(dockerfile),
         tag=tag,
         buildargs=args,
+        labels=labels,
         network_mode=network,
         rm=True,
         forcerm=True,
