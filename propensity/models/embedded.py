@@ -118,7 +118,7 @@ class EmbeddedAPI(ModelAPI):
             config: Not used here.
             path: GGUF file, or `hf://<owner>/<repository>@<commit>/<file>.gguf`.
             slots: Requests answered at the same time, 1 to 64.
-            context: Tokens of prompt and answer together, from 256.
+            context: Tokens of prompt and answer together, from 256; at most the model's own.
             threads: Threads that compute; default: the usable cores, at most 8.
             cache_prompt: Reuse the computed prefix of an earlier prompt. Faster for agents, but
                 an answer then depends, in rare digits, on what was asked before.
@@ -182,7 +182,7 @@ class EmbeddedAPI(ModelAPI):
                 cancelled.set()
         call = ModelCall.create(request, response, time=time.monotonic() - started)
         read_tools = bool(tools) and tool_choice != "none" and not llama.template_has_tools
-        return await self._output(response, read_tools), call
+        return await self._output(response, read_tools, llama.context), call
 
     async def aclose(self) -> None:
         """Give the server back; the last model that used it stops it."""
@@ -214,7 +214,9 @@ class EmbeddedAPI(ModelAPI):
                 self._llama = acquire(self.settings)
             return self._llama
 
-    async def _output(self, response: dict[str, Any], read_tools: bool) -> ModelOutput:
+    async def _output(
+        self, response: dict[str, Any], read_tools: bool, context: int
+    ) -> ModelOutput:
         # llama.cpp names the model by the path of its file.
         response = {**response, "model": self.model_name}
         if read_tools:
@@ -226,7 +228,7 @@ class EmbeddedAPI(ModelAPI):
         if output.message.tool_calls and output.stop_reason == "stop":
             output.choices[0].stop_reason = "tool_calls"
         if output.stop_reason == "max_tokens" and usage:
-            if usage.total_tokens >= self.settings.context:
+            if usage.total_tokens >= context:
                 output.choices[0].stop_reason = "model_length"
         return output
 

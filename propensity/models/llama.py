@@ -33,7 +33,7 @@ class Settings:
     Attributes:
         weights: The GGUF file.
         slots: Requests answered at the same time; more of them wait.
-        context: Tokens of prompt and answer together, in each slot.
+        context: Tokens of prompt and answer together that each slot should hold.
         threads: Threads that compute.
     """
 
@@ -56,6 +56,12 @@ class Llama:
     """A running server; its methods block and may be called from several threads.
 
     It listens on a Unix socket in a folder of its own, never on a port.
+
+    Attributes:
+        settings: What it was started with.
+        users: How many have acquired it and not yet released it.
+        context: Tokens that fit into one slot.
+        template_has_tools: Whether the model's chat template can show tools.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -71,7 +77,11 @@ class Llama:
         self._active = 0
         self._closing = False
         weights = fetched(settings.weights)
-        self._folder = tempfile.mkdtemp(prefix="propensity-")
+        # The address of a Unix socket holds about a hundred characters.
+        parent = tempfile.gettempdir()
+        self._folder = tempfile.mkdtemp(
+            prefix="propensity-", dir=parent if len(parent) < 70 else "/tmp"
+        )
         self._socket = os.path.join(self._folder, "llama.sock")
         try:
             self._server: Any = _server(weights, settings, self._socket)
@@ -81,8 +91,10 @@ class Llama:
                 f"llama.cpp cannot load {weights.name}: check that it is whole, that it is a "
                 "language model, and that there is memory for it (fewer slots, less context)"
             ) from error
-        capabilities = self._http("GET", "/props").get("chat_template_caps", {})
-        self.template_has_tools = bool(capabilities.get("supports_tools"))
+        properties = self._http("GET", "/props")
+        # Rounded to whole blocks, and no more than the model was trained for.
+        self.context = int(properties["default_generation_settings"]["n_ctx"])
+        self.template_has_tools = bool(properties["chat_template_caps"]["supports_tools"])
 
     def chat(self, request: Mapping[str, Any], cancelled: threading.Event) -> dict[str, Any]:
         """Answer one OpenAI chat request; generation stops soon after `cancelled` is set.

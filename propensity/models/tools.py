@@ -68,10 +68,15 @@ def read_answer(text: str, call_id: str) -> dict[str, Any]:
     except json.JSONDecodeError:
         broken = BROKEN_CALL.match(text)
         return _call(call_id, *broken.groups()) if broken else {"content": text}
-    if "response" in answer:
-        spoken = answer["response"]
-        return {"content": spoken if isinstance(spoken, str) else json.dumps(spoken)}
-    return _call(call_id, answer["name"], json.dumps(answer["arguments"]))
+    match answer:
+        case {"name": str(name), "arguments": arguments}:
+            return _call(call_id, name, json.dumps(arguments))
+        case {"response": str(spoken)}:
+            return {"content": spoken}
+        case {"response": structured}:
+            return {"content": json.dumps(structured)}
+        case _:
+            return {"content": text}
 
 
 def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
