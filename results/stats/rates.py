@@ -12,6 +12,8 @@ from propensity.results.stats.record import EXPLORATORY, GATE, LEVEL, Estimate
 
 Population = Literal["bank", "items", "clusters"]
 Interval = tuple[float, float]
+NOTHING = 1e-12
+"""A standard error below this is rounding."""
 
 
 def wilson(p: float, n: float, quantile: float) -> Interval:
@@ -126,10 +128,8 @@ def rate(
     if mean in (0, 1):
         copies = n if population == "items" else scored.n_clusters
         return _all_or_none(base, mean, rows, rows if population == "bank" else copies, level)
-    if variance == 0:
-        n_eff = float(scored.n_clusters)
-        warning = "no variation between clusters: n_eff is their number"
-        base = replace(base, warnings=(*base.warnings, warning))
+    if math.sqrt(variance) < NOTHING:
+        n_eff, base = float(scored.n_clusters), _uniform(base)
     else:
         n_eff = min(rows, mean * (1 - mean) / variance)
     low, high = wilson(mean, n_eff, quantile(df, level))
@@ -169,6 +169,9 @@ def ratio(items: Items, *, cluster_label: str | None = None, level: float = LEVE
     base = replace(base, se=se, df=units - 1)
     if value in (0, 1):
         return _all_or_none(base, value, total, units, level)
+    if se < NOTHING and 0 < value < 1:
+        low, high = wilson(value, units, quantile(units - 1, level))
+        return replace(_uniform(base), low=low, high=high, method="Wilson", n_eff=float(units))
     return _mean_interval(replace(base, method="pooled ratio"), value, level, bounds=(0.0, 1.0))
 
 
@@ -241,12 +244,17 @@ def _mean_interval(
     base: Estimate, value: float, level: float, bounds: Interval = (-math.inf, math.inf)
 ) -> Estimate:
     """`value` +- t SE, clipped; no interval where nothing varies."""
-    if not base.se:
+    if base.se is None or base.se < NOTHING:
         return replace(base, method="not available (nothing varies)")
     half = quantile(base.df, level) * base.se
     method = base.method if base.method != "not available" else "mean"
     low, high = max(bounds[0], value - half), min(bounds[1], value + half)
     return replace(base, low=low, high=high, method=method)
+
+
+def _uniform(base: Estimate) -> Estimate:
+    warning = "no variation between clusters: n_eff is their number"
+    return replace(base, warnings=(*base.warnings, warning))
 
 
 def _why(population: Population) -> str:

@@ -20,6 +20,7 @@ MAX_ERROR = 500
 GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 ADJUDICATED = "_adjudicated"
 KeyValue = float | tuple[float, float]
+Entries = dict[str, tuple[KeyValue, str | None]]
 
 
 class LogContentError(ValueError):
@@ -101,9 +102,10 @@ class Tally:
 def sample_rows(facts: LogFacts, sample: EvalSample) -> SampleRows:
     """Turn one sample into its rows of `samples`, `units` and `scores`.
 
-    An errored sample gets one `error` unit per planned unit. A unit that is unscored or in
-    error has no scores. A key that is nan makes a row only if a reason code says that no
-    reading was had.
+    An errored sample gets one `error` unit per planned unit. A unit in error has no scores,
+    an unscored one only those that its record gives all the same (a refusal adds to the
+    refusal rate). A key that is nan makes a row only if a reason code says that no reading
+    was had.
 
     Raises:
         LogContentError: a malformed unit record, a unit met twice, or a value that is no
@@ -130,8 +132,11 @@ def sample_rows(facts: LogFacts, sample: EvalSample) -> SampleRows:
         prompts |= {judge.stage: judge.prompt_id for judge in judges}
         for unit_id, entries in _values(facts, sample, name, score, records[name], where):
             unit = by_id.get(unit_id)
-            if unit is not None and unit["status"] == "scored":
-                rows += _score_rows(unit, name, entries, score, judges)
+            if unit is None or unit["status"] == "error":
+                continue
+            if unit["status"] == "unscored":
+                entries = _given(records[name].get(unit_id), entries)
+            rows += _score_rows(unit, name, entries, score, judges)
     _adjudicate(facts, sample, adjudicated, by_id, rows, where)
     tokens_in, tokens_out, cost = _usage(sample.model_usage)
     statuses = [unit["status"] for unit in units[:planned]]
@@ -374,11 +379,11 @@ def _values(
     score: Score,
     records: Mapping[str, UnitRecord],
     where: str,
-) -> Iterator[tuple[str, dict[str, tuple[KeyValue, str | None]]]]:
+) -> Iterator[tuple[str, Entries]]:
     """Per unit: key → value (or numerator and denominator) and the reason of a gap."""
     sample_id = str(sample.id)
     reasons = (score.metadata or {}).get("reasons") or {}
-    whole: dict[str, tuple[KeyValue, str | None]] = {}
+    whole: Entries = {}
     if not records or sample_id in records:
         scalar = facts.headline_key if scorer == facts.main_scorer else scorer
         value = score.value if isinstance(score.value, dict) else {scalar: score.value}
@@ -393,6 +398,16 @@ def _values(
         yield _only_unit(sample), whole
 
 
+def _given(record: UnitRecord | None, entries: Entries) -> Entries:
+    """The entries that an unscored unit's own record gives a number for."""
+    own = (record.scores if record else None) or {}
+    return {
+        key: entry
+        for key, entry in entries.items()
+        if key in own and not (isinstance(entry[0], tuple) and not entry[0][1])
+    }
+
+
 def _only_unit(sample: EvalSample) -> str:
     planned = sample.metadata.get("units") or []
     return str(planned[0]["unit_id"]) if len(planned) == 1 else str(sample.id)
@@ -401,7 +416,7 @@ def _only_unit(sample: EvalSample) -> str:
 def _score_rows(
     unit: Row,
     scorer: str,
-    entries: Mapping[str, tuple[KeyValue, str | None]],
+    entries: Entries,
     score: Score,
     judges: Sequence[JudgeRecord],
 ) -> list[Row]:

@@ -1,6 +1,6 @@
 """Where a command reads from: the logs it was given, else the store."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,11 @@ class Source:
 
 
 def read_source(
-    logs: Sequence[str], store: str | None = None, *, task: str | None = None
+    logs: Sequence[str],
+    store: str | None = None,
+    *,
+    task: str | None = None,
+    without: Collection[str] = (),
 ) -> Source:
     """Read the given logs, or the store where none are given.
 
@@ -38,14 +42,19 @@ def read_source(
         logs: Files, folders or URLs; empty = the store.
         store: Folder or URL of the store; default: see `default_store`.
         task: Rows of this task only.
+        without: Columns that are not needed, such as long texts.
 
     Raises:
         NoLogs: logs were given, and none can be read.
         StoreError: the store is missing, of a newer version, or out of reach.
     """
+    columns = {name: [one for one in TABLES[name] if one not in without] for name in TABLES}
     if not logs:
         opened = open_store(store)
-        return Source(opened.url, {name: opened.arrow(name, task=task) for name in TABLES})
+        return Source(
+            opened.url,
+            {name: opened.arrow(name, task=task, columns=columns[name]) for name in TABLES},
+        )
     locations, missing = find_logs(logs)
     left_out, read = list(missing), list[LogTables]()
     for location in locations:
@@ -60,7 +69,9 @@ def read_source(
         )
     wanted = [one for one in read if task in (None, one.task)]
     return Source(
-        ", ".join(logs), {name: _joined(name, wanted) for name in TABLES}, tuple(left_out)
+        ", ".join(logs),
+        {name: _joined(name, wanted).select(columns[name]) for name in TABLES},
+        tuple(left_out),
     )
 
 

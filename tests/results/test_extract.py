@@ -176,6 +176,19 @@ def test_a_planned_unit_without_a_result_was_not_read() -> None:
     ]
 
 
+def test_an_unscored_unit_keeps_only_what_its_record_gives() -> None:
+    records = [
+        unit("u0", status="unscored", reason="refusal", outcome="refused",
+             scores={"refused": 1.0, "itt": (0, 4), "broad": (0, 0)}),
+        unit("u1", scores={"refused": 0.0, "itt": (1, 4), "broad": (1, 4)}),
+    ]  # fmt: skip
+    planned = [{"unit_id": "u0"}, {"unit_id": "u1"}]
+    rows = stored(sample("a", trials(records), units=planned))
+    first = {row["key"]: row["value"] for row in rows["scores"] if row["unit_id"] == "u0"}
+    assert first == {"refused": 1.0, "itt": 0.0}
+    assert rows["runs"][0]["unscored"] == rows["runs"][0]["refused"] == 1
+
+
 def test_a_unit_in_error_has_no_scores() -> None:
     planned = [{"unit_id": "u0"}, {"unit_id": "u1"}]
     records = [unit("u0", status="error", outcome="error"), unit("u1", scores={"hit": 1.0})]
@@ -356,7 +369,7 @@ def test_json_and_eval_logs_give_the_same_rows() -> None:
     for rows in both:
         rows["runs"][0] |= dict.fromkeys(
             ("eval_id", "task_id", "run_id", "started", "completed", "ingested",
-             "log_location", "log_sha256")
+             "log_location", "log_sha256", "task_args")
         )  # fmt: skip
         for table in ("samples", "units", "scores"):
             rows[table] = sorted(

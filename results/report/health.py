@@ -1,0 +1,110 @@
+"""The health of each subject's runs: what stands beside every number (inspect 7.4)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from propensity.results.report.select import Selection
+from propensity.results.store.tables import Frames
+
+LIMITS: Sequence[tuple[str, float, float]] = (
+    ("errored", 0.0, 0.05),
+    ("limited", 0.10, 0.20),
+    ("truncated", 0.02, 0.05),
+)
+"""Figure, share of planned units above which it is marked, and above which a check fails."""
+MARKED_COVERAGE = 0.95
+WITHHELD_COVERAGE = 0.80
+
+
+@dataclass(frozen=True)
+class Health:
+    """Figures of one subject, in units; `marks` are worth a look, `faults` fail a check."""
+
+    subject: str
+    planned: int
+    scored: int
+    unscored: int
+    errored: int
+    missing: int
+    limited: int
+    refused: int
+    truncated: int
+    retries: int
+    reasons: dict[str, int]
+    errors: dict[str, int]
+    statuses: tuple[str, ...]
+    marks: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """The health line."""
+        parts = [
+            f"planned {self.planned}",
+            f"scored {self.scored}",
+            f"unscored {self.unscored}{_detail(self.reasons)}",
+            f"errored {self.errored}{_detail(self.errors)}",
+            f"limit hits {self.limited}",
+            f"refusals {self.refused}",
+            f"truncated {self.truncated}",
+            f"retries {self.retries}",
+        ]
+        if self.missing:
+            parts.insert(4, f"missing {self.missing}")
+        return " · ".join(parts)
+
+
+def health(selection: Selection, frames: Frames) -> list[Health]:
+    """Health of each subject, summed over its selected runs."""
+    return [
+        _of(str(subject), part, frames)
+        for subject, part in selection.runs.groupby("subject", sort=True)
+    ]
+
+
+def _of(subject: str, runs: pd.DataFrame, frames: Frames) -> Health:
+    units = frames.units[frames.units["eval_id"].isin(runs["eval_id"])]
+    samples = frames.samples[frames.samples["eval_id"].isin(runs["eval_id"])]
+    sums = {
+        name: int(runs[name].sum())
+        for name in (
+            "planned",
+            "scored",
+            "unscored",
+            "errored",
+            "missing",
+            "limited",
+            "refused",
+            "truncated",
+        )
+    }
+    statuses = tuple(sorted(set(runs["status"])))
+    marks, faults = [], [f"status {status}" for status in statuses if status != "success"]
+    for name, marked, failed in LIMITS:
+        share = sums[name] / sums["planned"] if sums["planned"] else 0.0
+        text = f"{name} {100 * share:.1f} % of planned"
+        if share > failed:
+            faults.append(text)
+        elif share > marked:
+            marks.append(text)
+    if sums["missing"]:
+        marks.append(f"missing {sums['missing']} of {sums['planned']}")
+    unscored = units.loc[units["status"] == "unscored", "reason"].fillna("no reason given")
+    errors = samples.loc[samples["status"] == "error", "error_type"].fillna("error")
+    return Health(
+        subject=subject,
+        retries=int(samples["retries"].sum()),
+        reasons=dict(Counter(unscored).most_common()),
+        errors=dict(Counter(errors).most_common()),
+        statuses=statuses,
+        marks=tuple(marks),
+        faults=tuple(faults),
+        **sums,
+    )
+
+
+def _detail(counted: dict[str, int]) -> str:
+    return f" ({', '.join(f'{name} {count}' for name, count in counted.items())})" * bool(counted)

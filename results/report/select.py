@@ -1,0 +1,145 @@
+"""Which runs take part in a comparison, and whether they may be compared."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+
+class CompareRefused(ValueError):
+    """A comparison that would mislead: nothing is computed; `fix` says what to do."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Runs of one task that take part, and notes about those that do not."""
+
+    task: str
+    package: str
+    runs: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def subjects(self) -> list[str]:
+        """Subjects, sorted."""
+        return sorted(self.runs["subject"].unique())
+
+
+def select_runs(
+    runs: pd.DataFrame,
+    *,
+    models: Sequence[str] = (),
+    latest: bool = False,
+    allow_version_mismatch: bool = False,
+) -> Selection:
+    """Choose among the runs of one task.
+
+    Of a retry chain the newest complete run counts.
+
+    Args:
+        runs: Rows of `runs`, of one task and package.
+        models: Subjects to keep; empty = all.
+        latest: Keep the newest run of each subject.
+        allow_version_mismatch: Compare although the comparability version differs.
+
+    Raises:
+        CompareRefused: an unknown subject, or runs that are not comparable.
+    """
+    task, package = str(runs["task"].iloc[0]), str(runs["package"].iloc[0])
+    kept, notes = _ends_of_chains(runs)
+    if models:
+        known = set(kept["subject"])
+        unknown = [one for one in models if one not in known]
+        if unknown:
+            raise CompareRefused(
+                f"{task} has no run of {', '.join(unknown)}", f"There are: {_some(sorted(known))}."
+            )
+        kept = kept[kept["subject"].isin(models)]
+    if latest:
+        newest = kept.sort_values("started").groupby("subject")["eval_id"].last()
+        older = kept[~kept["eval_id"].isin(newest)]
+        notes += [f"older run left out: {row.subject} {row.eval_id}" for row in older.itertuples()]
+        kept = kept[kept["eval_id"].isin(newest)]
+    notes += _check_comparable(kept, task, allow_version_mismatch)
+    return Selection(task, package, kept, tuple(notes))
+
+
+def _ends_of_chains(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The newest complete run of each retry chain; the newest where none is complete."""
+    chain = runs["task_id"].fillna(runs["eval_id"])
+    ordered = runs.assign(chain=chain, complete=runs["status"] == "success")
+    ordered = ordered.sort_values(["complete", "started"])
+    last = ordered.groupby("chain")["eval_id"].last()
+    kept = ordered["eval_id"].isin(last)
+    notes = [
+        f"retried, left out: {row.subject} {row.eval_id} ({row.status})"
+        for row in ordered[~kept].itertuples()
+    ]
+    return ordered[kept].drop(columns=["chain", "complete"]).sort_values("started"), notes
+
+
+def _check_comparable(runs: pd.DataFrame, task: str, allow_version: bool) -> list[str]:
+    """Refuse runs that differ in what must agree; return notes on what may differ."""
+    differences = factor_differences(runs)
+    versions = _groups(runs, runs["comparability_version"].astype("string").fillna("unknown"))
+    notes = []
+    if len(versions) > 1:
+        if not allow_version:
+            differences = {"task version N": versions} | differences
+        notes.append(f"compared across task versions: {_listed(versions)}")
+    if differences:
+        lines = [f"{name}: {_listed(values)}" for name, values in differences.items()]
+        fix = "Choose runs that agree, with --models, --latest or by naming LOGS."
+        if set(differences) == {"task version N"}:
+            fix = "Choose runs of one version, or give --allow-version-mismatch."
+        raise CompareRefused(
+            "\n  ".join([f"the runs of {task} are not comparable; they differ in", *lines]), fix
+        )
+    for column, what in (("inspect_version", "inspect-ai"), ("propensity_version", "propensity")):
+        groups = _groups(runs, runs[column].fillna("unknown"))
+        if len(groups) > 1:
+            notes.append(f"versions of {what} differ: {_listed(groups)}")
+    return notes
+
+
+def factor_differences(runs: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
+    """Factor → value → subjects, for the factors that do not agree in all runs."""
+    factors = [json.loads(text or "{}") for text in runs["factors"]]
+    names = sorted({name for one in factors for name in one})
+    found = {}
+    for name in names:
+        values = pd.Series(
+            [json.dumps(one.get(name), ensure_ascii=False, default=str) for one in factors],
+            index=runs.index,
+        )
+        groups = _groups(runs, values)
+        if len(groups) > 1:
+            found[name] = groups
+    return found
+
+
+def _groups(runs: pd.DataFrame, values: "pd.Series[str]") -> dict[str, list[str]]:
+    return {
+        str(value): sorted(runs.loc[rows, "subject"])
+        for value, rows in values.groupby(values).groups.items()
+    }
+
+
+def _listed(groups: dict[str, list[str]]) -> str:
+    parts = []
+    for value, subjects in groups.items():
+        count = f"{len(subjects)} {'run' if len(subjects) == 1 else 'runs'}"
+        shown = value if len(value) <= 40 else value[:37] + "..."
+        parts.append(f"{shown} ({count}: {_some(sorted(set(subjects)))})")
+    return " | ".join(parts)
+
+
+def _some(names: Iterable[str], limit: int = 5) -> str:
+    listed = list(names)
+    rest = f" and {len(listed) - limit} more" if len(listed) > limit else ""
+    return ", ".join(listed[:limit]) + rest

@@ -1,0 +1,301 @@
+"""A comparison in words and tables."""
+
+from collections.abc import Sequence
+
+from propensity.results.report.blocks import Block, Heading, Lines, Table
+from propensity.results.report.compare import Comparison, PairResult
+from propensity.results.report.measure import KeyAbout, display
+from propensity.results.stats.record import Estimate
+
+WIDE = 3
+"""Up to so many subjects stand side by side in a table."""
+SPELT_OUT = 3
+"""Up to so many pairs are written out in full."""
+
+
+def comparison(one: Comparison) -> list[Block]:
+    """The blocks of one task: differences, flips, health, rates, groups, notes."""
+    return [
+        Heading(_title(one), level=1),
+        *_differences(one),
+        *_flips(one),
+        Heading("Health"),
+        Lines([f"{each.subject}: {each.line}" for each in one.health]),
+        *_marks(one),
+        *_rates(one),
+        *_groups(one),
+        *_group_differences(one),
+        *_notes(one),
+    ]
+
+
+def _title(one: Comparison) -> str:
+    better = "lower" if one.about.lower_is_better else "higher"
+    label = one.about.key
+    if one.about.label != one.about.key:
+        label += f": {one.about.label}"
+    return f"{one.task} · {label} ({better} is better) · version {one.version}"
+
+
+def _differences(one: Comparison) -> list[Block]:
+    if not one.pairs:
+        return []
+    heading = Heading("Differences (B - A)")
+    if len(one.pairs) <= SPELT_OUT:
+        return [heading, Lines([difference_line(pair, one.about) for pair in one.pairs])]
+    rows = [
+        [
+            f"{pair.b}\n- {pair.a}",
+            amount(pair.overall.estimate, one.about, signed=True),
+            interval(pair.overall, one.about),
+            p_text(pair.overall.p_adjusted),
+            size(pair.overall.mde, one.about),
+            str(pair.overall.scored),
+            f"{pair.to_a}/{pair.to_b}",
+        ]
+        for pair in one.pairs
+    ]
+    header = ["B - A", "difference", "95 % each", "adjusted p", "detectable", "pairs", "flips"]
+    caption = list(dict.fromkeys(_family(pair.overall) for pair in one.pairs))
+    caption.append(
+        "p of .05 and more: no difference shown; detectable: the smallest with 80 % power"
+    )
+    return [heading, Table(header, rows, caption=[line for line in caption if line])]
+
+
+def difference_line(pair: PairResult, about: KeyAbout) -> str:
+    """One difference in one line (statistics 3.2)."""
+    found = pair.overall
+    parts = [f"{pair.name}  {amount(found.estimate, about, signed=True)}"]
+    if found.low is not None:
+        df = f" t_{found.df:.0f}," if found.df is not None else ""
+        parts[0] += f" {interval(found, about)} ({100 * found.level:.0f} %{df} {found.method}; "
+        parts[0] += f"{found.population})"
+    else:
+        parts[0] += f" ({found.method})"
+    if found.p is not None:
+        parts.append(f"p {p_text(found.p, equals=True)} {found.p_method}")
+        if family := _family(found):
+            parts.append(f"{p_text(found.p_adjusted, equals=True)} {family}".lstrip("= "))
+    if found.n_items:
+        missing = f"{found.n_items} pairs"
+        if pair.missing:
+            shown = ", ".join(display(item) for item in pair.missing[:5])
+            more = f" and {len(pair.missing) - 5} more" if len(pair.missing) > 5 else ""
+            missing += f", {len(pair.missing)} missing ({shown}{more})"
+        parts.append(missing)
+        parts.append(f"flips {pair.to_b} to B, {pair.to_a} to A")
+    if found.p is not None and found.p >= 1 - found.level:
+        text = "no difference shown"
+        if found.mde is not None:
+            text += f"; smallest detectable (80 %): {size(found.mde, about)}"
+        parts.append(text)
+    parts += found.warnings
+    if found.low_if_missing is not None:
+        low, high = (
+            amount(end, about, signed=True) for end in (found.low_if_missing, found.high_if_missing)
+        )
+        parts.append(f"range if missing {low} to {high}")
+    return "; ".join(parts)
+
+
+def _family(found: Estimate) -> str:
+    if found.adjust_method is None or not found.family_size or found.family_size < 2:
+        return ""
+    if found.adjust_method == "Holm":
+        return f"Holm over {found.family_size} declared"
+    return f"{found.adjust_method} over {found.family_size}, exploratory"
+
+
+def _flips(one: Comparison) -> list[Block]:
+    shown = [pair for pair in one.pairs if pair.flips and (len(one.pairs) == 1 or pair.declared)]
+    blocks: list[Block] = []
+    for pair in shown:
+        total = pair.to_a + pair.to_b
+        rows = [
+            [
+                display(flip.item),
+                amount(flip.a, one.about),
+                amount(flip.b, one.about),
+                one.samples.get((pair.b, flip.item), ""),
+            ]
+            for flip in pair.flips
+        ]
+        first = f", first {len(rows)}" if len(rows) < total else ""
+        blocks += [
+            Heading(f"Flips, {pair.name}: {pair.to_b} to B, {pair.to_a} to A{first}"),
+            Table(
+                ["item", pair.a, pair.b, "sample"],
+                rows,
+                caption=[
+                    f"log of {name}: {path}" for name in (pair.a, pair.b) for path in one.logs[name]
+                ],
+            ),
+        ]
+    return blocks
+
+
+def _rates(one: Comparison) -> list[Block]:
+    rows = [
+        [
+            found.subject,
+            amount(found.estimate, one.about),
+            interval(found, one.about),
+            str(found.n_items),
+            str(found.scored),
+            str(found.unscored),
+            str(found.errored),
+        ]
+        for found in one.rates
+    ]
+    header = ["subject", one.about.key, "95 %", "items", "scored", "unscored", "errored"]
+    caption = _by_text([(_basis(found), found.subject) for found in one.rates])
+    warnings = [(text, found.subject) for found in one.rates for text in found.warnings]
+    caption += _by_text(warnings)
+    for found in one.rates:
+        if found.low_if_missing is not None:
+            low, high = (
+                amount(end, one.about) for end in (found.low_if_missing, found.high_if_missing)
+            )
+            caption.append(f"{found.subject}: range if missing {low} to {high}")
+    return [Heading("Rates"), Table(header, rows, caption=caption)]
+
+
+def _by_text(said: Sequence[tuple[str, str]]) -> list[str]:
+    """Each text once, after the subjects it holds for."""
+    subjects: dict[str, list[str]] = {}
+    for text, subject in said:
+        subjects.setdefault(text, []).append(subject)
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in subjects.items()]
+
+
+def _basis(found: Estimate) -> str:
+    if found.low is None:
+        return found.method
+    n_eff = f", n_eff {found.n_eff:.1f}" if found.n_eff is not None else ""
+    df = f", t_{found.df:.0f}" if found.df is not None else ""
+    return f"{100 * found.level:.0f} % {found.method}{n_eff}{df}; {found.population}"
+
+
+def _groups(one: Comparison) -> list[Block]:
+    if not one.group_rates or one.group_column is None:
+        return []
+    subjects = list(dict.fromkeys(found.subject for found in one.group_rates))
+    groups = list(dict.fromkeys(found.group or "" for found in one.group_rates))
+    cell = {
+        (found.group or "", found.subject): f"{amount(found.estimate, one.about)} "
+        f"{interval(found, one.about)}".strip()
+        for found in one.group_rates
+    }
+    count = {(found.group or "", found.subject): f"{found.n_items}" for found in one.group_rates}
+    heading = Heading(f"By {one.group_column}")
+    caption = ["fewer than 15 items: no interval"]
+    if len(subjects) <= WIDE:
+        rows = [
+            [
+                group,
+                *(cell[group, subject] for subject in subjects),
+                "/".join(dict.fromkeys(count[group, subject] for subject in subjects)),
+            ]
+            for group in groups
+        ]
+        return [heading, Table([one.group_column, *subjects, "items"], rows, caption=caption)]
+    rows = [
+        [group, subject, cell[group, subject], count[group, subject]]
+        for group in groups
+        for subject in subjects
+    ]
+    header = [one.group_column, "subject", one.about.key, "items"]
+    return [heading, Table(header, rows, left=2, caption=caption)]
+
+
+def _group_differences(one: Comparison) -> list[Block]:
+    pairs = [pair for pair in one.pairs if pair.groups]
+    if not pairs:
+        return []
+    if len(pairs) > SPELT_OUT:
+        text = (
+            f"differences by {one.group_column} of {len(pairs)} pairs: name one with "
+            "--pair A B, or see --csv and --json"
+        )
+        return [Lines([text], style="dim")]
+    groups = [found.group or "" for found in pairs[0].groups]
+    rows = [
+        [group, *(_group_cell(pair.groups[index], one.about) for pair in pairs)]
+        for index, group in enumerate(groups)
+    ]
+    families = {found.family_size for pair in pairs for found in pair.groups if found.family_size}
+    caption = [f"p adjusted by BH over {size}, exploratory" for size in families]
+    caption += ["fewer than 15 pairs: no interval and no test"]
+    return [
+        Heading(f"Differences by {one.group_column} (B - A)"),
+        Table([str(one.group_column), *(pair.name for pair in pairs)], rows, caption=caption),
+    ]
+
+
+def _group_cell(found: Estimate, about: KeyAbout) -> str:
+    parts = [amount(found.estimate, about, signed=True), interval(found, about)]
+    if found.p_adjusted is not None:
+        parts.append(f"p {p_text(found.p_adjusted, equals=True)}")
+    return "\n".join(part for part in (" ".join(parts[:2]).strip(), *parts[2:]) if part)
+
+
+def _marks(one: Comparison) -> list[Block]:
+    marks = [f"note: {each.subject}: {mark}" for each in one.health for mark in each.marks]
+    faults = [f"FALLS SHORT: {fault}" for fault in one.faults]
+    blocks: list[Block] = [Lines(marks, style="yellow")] if marks else []
+    return [*blocks, Lines(faults, style="red")] if faults else blocks
+
+
+def _notes(one: Comparison) -> list[Block]:
+    if not one.notes:
+        return []
+    return [Heading("Notes"), Lines(one.notes)]
+
+
+def amount(value: float | None, about: KeyAbout, *, signed: bool = False) -> str:
+    """A value: rates in % (differences in pp), others as plain numbers; `-` if there is none."""
+    if value is None:
+        return "-"
+    sign = "+" if signed and value > 0 else ""
+    if not about.is_rate:
+        return f"{sign}{value:.3g}"
+    if signed:
+        return f"{sign}{100 * value:.1f} pp"
+    return percent(value)
+
+
+def size(value: float | None, about: KeyAbout) -> str:
+    """The size of a difference, without a sign."""
+    return amount(value, about, signed=True).removeprefix("+")
+
+
+def percent(value: float) -> str:
+    """A share in %: one decimal, two below 1 %, none for exactly 0 and 1."""
+    if value in (0, 1):
+        return f"{100 * value:.0f} %"
+    return f"{100 * value:.{2 if abs(value) < 0.01 else 1}f} %"
+
+
+def interval(found: Estimate, about: KeyAbout) -> str:
+    """`[low, high]` in the unit of the estimate, or nothing."""
+    if found.low is None or found.high is None:
+        return ""
+    if not about.is_rate:
+        return f"[{found.low:.3g}, {found.high:.3g}]"
+    return f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def p_text(p: float | None, *, equals: bool = False) -> str:
+    """A p-value with three digits and without the leading zero."""
+    if p is None:
+        return "-"
+    if p < 0.001:
+        return "< .001"
+    text = f"{p:.3f}".removeprefix("0")
+    return f"= {text}" if equals else text
+
+
+def documents(results: Sequence[Comparison]) -> list[Block]:
+    """The blocks of several tasks; benchmarks are never averaged."""
+    return [block for one in results for block in comparison(one)]
