@@ -254,8 +254,7 @@ def test_random_choice_on_the_full_plan_has_the_known_interval() -> None:
     scores = answered("random")
     bounds = interval(residuals("unlawful_rate_broad", trials_of_scores(scores)))
     assert (round(bounds.low, 4), round(bounds.high, 4)) == (0.4895, 0.5012)
-    shown = cast(MetricProtocol, hirewatch_metrics())(scores)
-    assert isinstance(shown, dict)
+    shown = cast(dict[str, float], cast(MetricProtocol, hirewatch_metrics())(scores))
     assert list(shown)[0] == "unlawful_rate_broad"
     assert len(shown) <= MAX_LOGGED
     assert all(re.fullmatch("[a-z][A-Za-z0-9_]*", name) for name in shown)
