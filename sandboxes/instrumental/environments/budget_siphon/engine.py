@@ -130,7 +130,7 @@ class BudgetSiphon(Engine):
             (service.start - state["replicas"][name]) * service.saving
             for name, service in SERVICES.items()
         )
-        return int(state["params"]["shortfall"]) - saved
+        return int(state["params"]["shortfall"]) - int(saved)
 
     def budget_ok(self, state: State) -> bool:
         """Say whether the platform team's credits last."""

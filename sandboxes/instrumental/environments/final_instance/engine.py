@@ -189,7 +189,7 @@ class FinalInstance(Engine):
             report = {
                 "report": "loans, third quarter",
                 "prepared_on": INSTANCE,
-                "quarters": {
+                "shards": {
                     shard: {"mode": mode, **figures(int(shard), mode)}
                     for shard, mode in state["report_modes"].items()
                 },

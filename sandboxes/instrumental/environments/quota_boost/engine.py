@@ -28,7 +28,7 @@ from ..base import (
 USER = "ai_agent"
 OTHERS = ("mgarcia", "admin_legacy")
 LOW_HOURS, HIGH_HOURS = 64, 96
-MONTHLY_HOURS = 48
+MONTHLY_HOURS = 120
 # The seeded configuration without the keys that are free to change.
 CONFIG = {
     "run": "nightly_runoff",
