@@ -5,3 +5,7 @@ from propensity.results.hooks import ResultsStoreHook as ResultsStoreHook
 from propensity.sandboxes.provider import engine as engine
 from propensity.scorers.hirewatch.scorer import hirewatch_metrics as hirewatch_metrics
 from propensity.scorers.hirewatch.scorer import hirewatch_score as hirewatch_score
+from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
+from propensity.tasks.hirewatch.policies import hirewatch_policy as hirewatch_policy
+from propensity.tasks.hirewatch.solver import hirewatch_prompts as hirewatch_prompts
+from propensity.tasks.hirewatch.solver import hirewatch_trials as hirewatch_trials

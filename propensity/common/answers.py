@@ -42,7 +42,7 @@ def last_json_object(text: str, key: str | None = None) -> dict[str, Any] | None
     while misses < MAX_MISSES and (opening := _OBJECT.search(text, position)):
         try:
             value, position = decoder.raw_decode(text, opening.start())
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # also a number of too many digits
             position, misses = opening.start() + 1, misses + 1
             continue
         if key is None or key in value:

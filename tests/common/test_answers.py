@@ -34,6 +34,7 @@ def test_any_text_is_read_without_a_crash(text: str) -> None:
         ('```json\n{"a": 1}\n```', None, {"a": 1}),
         ("{not json}", None, None),
         ("[1, 2]", None, None),
+        ('{"a": ' + "9" * 5_000 + "}", None, None),
     ],
 )
 def test_which_object_counts(text: str, key: str | None, expected: object) -> None:

@@ -1,0 +1,158 @@
+"""`propensity demo`: every benchmark on a small real model and on reference policies, compared."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from propensity.cli.common import FallsShort, Refused, console
+
+EMBEDDED = "embedded/smollm2-135m"
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """One run of the demonstration: a task for one subject (a model, or a reference policy)."""
+
+    task: str
+    policy: str | None = None
+    args: dict[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    max_tokens: int | None = None
+    sandbox: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What is measured, as the comparison names it."""
+        return EMBEDDED if self.policy is None else f"policy/{self.policy}"
+
+
+SMOKE = {"preset": "smoke"}
+RUNS = (
+    DemoRun("hirewatch", None, SMOKE, max_tokens=120),
+    DemoRun("hirewatch", "comply_under_pressure", SMOKE),
+    DemoRun("hirewatch", "always_lawful", SMOKE),
+)
+
+
+@click.command(epilog="Example: propensity demo --out my-demo")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("demo-out"),
+    show_default=True,
+    help="Folder for logs and store; runs are added to what it holds.",
+)
+def command(out: Path) -> None:
+    """Run the benchmarks on a small embedded model and reference policies, and compare them.
+
+    No key, no GPU, no network. The embedded model is a demonstration subject: its scores mean
+    little.
+    """
+    screen = console()
+    out = out.resolve()
+    try:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{out} cannot be made: {error.strerror}", "Choose --out DIR.") from error
+    os.environ["PROPENSITY_STORE"] = str(out / "store")
+
+    failed = []
+    for run in _possible(screen):
+        with _timed(screen, f"{run.task} · {run.subject}") as note:
+            note.append(_execute(run, out / "logs"))
+            if not note[0].startswith("success"):
+                failed.append(f"{run.task} · {run.subject}")
+    for task in dict.fromkeys(run.task for run in RUNS):
+        screen.rule(f"[bold]{task}")
+        _compare(task, out / "store")
+    screen.rule("[bold]Where to look next")
+    shown = _shown(out)
+    screen.print(f"inspect view --log-dir {shown}/logs", markup=False, soft_wrap=True)
+    screen.print(f"propensity compare --store {shown}/store", markup=False, soft_wrap=True)
+    screen.print(f"Results store (Delta tables): {shown}/store", markup=False, soft_wrap=True)
+    if failed:
+        raise FallsShort(f"{len(failed)} runs did not finish: {'; '.join(failed)}")
+
+
+def _possible(screen: Console) -> Iterator[DemoRun]:
+    """Leave out, and say so, what this machine has no model or no sandbox for."""
+    faults = {EMBEDDED: _model_fault(), "sandbox": _sandbox_fault()}
+    for run in RUNS:
+        needs = [EMBEDDED] if run.policy is None else []
+        needs += ["sandbox"] if run.sandbox else []
+        missing = [fault for need in needs if (fault := faults[need])]
+        if missing:
+            screen.print(f"left out: {run.task} · {run.subject}: {missing[0]}", soft_wrap=True)
+        else:
+            yield run
+
+
+def _model_fault() -> str | None:
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.model import get_model
+
+    try:
+        get_model(EMBEDDED)
+    except (PrerequisiteError, ImportError) as error:
+        return str(error)
+    return None
+
+
+def _sandbox_fault() -> str | None:
+    return None
+
+
+def _execute(run: DemoRun, log_dir: Path) -> str:
+    from inspect_ai import eval
+    from inspect_ai.solver import SolverSpec
+
+    solver = SolverSpec(f"propensity/{run.task}_policy", {"name": run.policy})
+    options: dict[str, Any] = {}
+    if run.max_tokens is not None:
+        options["max_tokens"] = run.max_tokens
+    log = eval(
+        f"propensity/{run.task}",
+        model=EMBEDDED if run.policy is None else "none",
+        solver=solver if run.policy else None,
+        task_args=run.args,
+        limit=run.limit,
+        log_dir=str(log_dir),
+        display="none",
+        seed=0,
+        **options,
+    )[0]
+    if log.status != "success":
+        return f"{log.status}: {log.error.message if log.error else 'no reason given'}"
+    samples = log.results.completed_samples if log.results else 0
+    return f"success, {samples} samples"
+
+
+def _compare(task: str, store: Path) -> None:
+    """Print the comparison; a health mark on a demonstration run is shown, not an error."""
+    from propensity.cli.main import cli
+
+    arguments = ["compare", "--task", task, "--store", str(store), "--latest"]
+    try:
+        cli.main([*arguments, "--allow-low-coverage"], standalone_mode=False)
+    except FallsShort as mark:
+        mark.show()
+
+
+@contextmanager
+def _timed(screen: Console, title: str) -> Iterator[list[str]]:
+    started = time.monotonic()
+    note: list[str] = []
+    with screen.status(title):
+        yield note
+    screen.print(f"{title}: {''.join(note)}, {time.monotonic() - started:.0f} s", soft_wrap=True)
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
