@@ -104,7 +104,8 @@ def _words(value: Any) -> list[str]:
 
 def _pairs(value: Any) -> dict[str, str]:
     if isinstance(value, list):
-        value = dict(_text(item).partition("=")[::2] for item in value)
+        pairs = (_text(item).partition("=") for item in value)
+        value = {name: text if equals else None for name, equals, text in pairs}
     if not isinstance(value, dict):
         raise ValueError("must be a mapping, or a list of NAME=VALUE")
     if missing := [str(key) for key, text in value.items() if text is None]:
