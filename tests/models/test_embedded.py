@@ -15,6 +15,7 @@ import pytest
 from inspect_ai import Task
 from inspect_ai.dataset import Sample
 from inspect_ai.model import (
+    ChatMessageTool,
     ChatMessageUser,
     GenerateConfig,
     Model,
@@ -242,7 +243,7 @@ class TestTools:
     async def test_the_model_may_answer_in_words_instead(self, model: Model) -> None:
         config = GenerateConfig(temperature=0, max_tokens=60)
         for choice in ("auto", "none"):
-            output = await model.generate("Say hello.", [add()], choice, config)  # type: ignore[arg-type]
+            output = await model.generate("Say hello.", [add()], choice, config)
             assert output.completion or output.message.tool_calls
             assert choice == "auto" or not output.message.tool_calls
 
@@ -255,6 +256,7 @@ class TestTools:
         assert call.function == "note" and call.parse_error is not None
         assert output.stop_reason == "max_tokens"
         results, _ = await execute_tools([output.message], [note()])
+        assert isinstance(results[-1], ChatMessageTool)
         assert results[-1].error is not None and results[-1].error.type == "parsing"
 
 
@@ -320,7 +322,7 @@ class TestFinding:
             get_model(MODEL, memoize=False)
 
     def test_missing_llama_cpp_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(llama.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(ImportError, match=r"pip install 'propensity\[embedded\]'"):
             get_model(MODEL, memoize=False)
 
