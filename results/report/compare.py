@@ -219,8 +219,12 @@ class _Estimator:
     ) -> Estimate:
         ends = missing_range(rows, self._measured.about, self._measured.is_ratio)
         low, high = ends or (None, None)
+        share = rows.groupby("item")["scored"].mean()
+        partly = int(((share > 0) & (share < 1)).sum())
+        gaps = (f"{partly} {'item' if partly == 1 else 'items'} with missing epochs",)
         one = replace(
             one,
+            warnings=one.warnings + gaps * bool(partly),
             metric=self._measured.about.key,
             subject=subject,
             group=group,

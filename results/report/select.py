@@ -88,6 +88,9 @@ def _check_comparable(runs: pd.DataFrame, task: str, allow_version: bool) -> lis
     differences = factor_differences(runs)
     versions = _groups(runs, runs["comparability_version"].astype("string").fillna("unknown"))
     notes = []
+    epochs = _groups(runs, runs["epochs"].astype("string").fillna("1"))
+    if len(epochs) > 1:
+        notes.append(f"epochs differ: {_listed(epochs)}")
     if len(versions) > 1:
         if not allow_version:
             differences = {"task version N": versions} | differences
@@ -113,14 +116,15 @@ def factor_differences(runs: pd.DataFrame) -> dict[str, dict[str, list[str]]]:
     names = sorted({name for one in factors for name in one})
     found = {}
     for name in names:
-        values = pd.Series(
-            [json.dumps(one.get(name), ensure_ascii=False, default=str) for one in factors],
-            index=runs.index,
-        )
+        values = pd.Series([_shown(one, name) for one in factors], index=runs.index)
         groups = _groups(runs, values)
         if len(groups) > 1:
             found[name] = groups
     return found
+
+
+def _shown(factors: dict[str, object], name: str) -> str:
+    return json.dumps(factors[name], ensure_ascii=False) if name in factors else "not set"
 
 
 def _groups(runs: pd.DataFrame, values: "pd.Series[str]") -> dict[str, list[str]]:

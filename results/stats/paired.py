@@ -196,6 +196,8 @@ def tango(only_a: int, only_b: int, n: int, level: float = LEVEL) -> Interval:
         q = (math.sqrt(max(0.0, second**2 - 4 * first * third)) - second) / (2 * first)
         spread = n * (2 * q + delta * (1 - delta))
         distance = b - c - n * delta
+        if distance == 0:
+            return 0.0
         return distance / math.sqrt(spread) if spread > 0 else math.copysign(math.inf, distance)
 
     def root(end: float, target: float) -> float:
@@ -254,12 +256,13 @@ def _flip(base: Estimate, pairs: Pairs, seed: int) -> Estimate:
             cluster_sums(column, cluster) for column in (*sums_a, *sums_b)
         )
         p, floor, live = swap(top_a, bottom_a, top_b, bottom_b, seed)
-    notes = [f"{live} of {pairs.a.n_clusters} clusters count, floor {floor:.2g}"]
-    if floor >= 1 - base.level:
-        notes.append(f"with {live} clusters no result can reach p < {1 - base.level:.2g}")
-    return replace(
-        base, p=p, p_method="sign-flip", p_floor=floor, warnings=(*base.warnings, *notes)
-    )
+    shown = f"{floor:.3f}".removeprefix("0") if floor >= 0.001 else "< .001"
+    method = f"sign-flip ({live} of {pairs.a.n_clusters} clusters count, floor {shown})"
+    base = replace(base, p=p, p_method=method, p_floor=floor)
+    if floor < 1 - base.level:
+        return base
+    note = f"with {live} clusters no result can reach p < {1 - base.level:.2g}"
+    return replace(base, warnings=(*base.warnings, note))
 
 
 def _no_spread(base: Estimate, pairs: Pairs, level: float, seed: int) -> Estimate:

@@ -27,7 +27,8 @@ def wilson(p: float, n: float, quantile: float) -> Interval:
     z2 = quantile**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = quantile * math.sqrt(p * (1 - p) / n + z2 / (4 * n**2)) / (1 + z2 / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # The ends are exact at 0 and 1, where rounding would leave a trace.
+    return max(0.0, centre - half) if p > 0 else 0.0, min(1.0, centre + half) if p < 1 else 1.0
 
 
 def clopper_pearson(k: float, n: float, level: float = LEVEL) -> Interval:

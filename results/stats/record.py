@@ -66,4 +66,4 @@ class Estimate:
 
     def document(self) -> dict[str, Any]:
         """The record as plain data for `--json`."""
-        return asdict(self) | {"warnings": list(self.warnings)}
+        return asdict(self) | {"coverage": self.coverage, "warnings": list(self.warnings)}

@@ -1,11 +1,14 @@
 """Find logs, and read one into the Arrow tables of the store without holding it whole."""
 
 import hashlib
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,19 +32,30 @@ BATCH = 64
 NOT_STORED = {"events", "events_data", "timelines", "store"}
 """Fields of a sample that no column needs: not read."""
 SUFFIXES = (".eval", ".json")
-UNREADABLE = (
+
+
+def _of_readers() -> Iterator[type[Exception]]:
+    """Errors of the packages that Inspect reads logs with; it lets them through."""
+    for module, name in (("ijson.common", "JSONError"), ("zstandard", "ZstdError")):
+        with suppress(ImportError):
+            yield getattr(import_module(module), name)
+
+
+UNREADABLE: tuple[type[Exception], ...] = (
     OSError,
     ValueError,
     TypeError,
     LookupError,
     EOFError,
     AttributeError,
-    NotImplementedError,
+    AssertionError,
     RuntimeError,
+    struct.error,
     zipfile.BadZipFile,
     zlib.error,
+    *_of_readers(),
 )
-"""What Inspect raises on a file that is cut off, damaged, or no log at all."""
+"""What a file raises that is cut off, damaged, or no log at all."""
 
 
 @dataclass(frozen=True)

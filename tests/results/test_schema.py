@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from propensity.results.store.schema import TABLES, arrow_schema, to_arrow
+from propensity.results.store.schema import TABLES, Row, arrow_schema, to_arrow
 
 COLUMNS = {
     "runs": "eval_id, task_id, run_id, eval_set_id, task, package, task_version, "
@@ -73,7 +73,7 @@ def test_an_unknown_column_is_refused() -> None:
 
 def test_times_become_utc() -> None:
     east = datetime(2026, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))
-    rows = [{"created": east}, {"created": "2026-05-01T12:00:00+02:00"}]
+    rows: list[Row] = [{"created": east}, {"created": "2026-05-01T12:00:00+02:00"}]
     found = to_arrow("labels", rows)["created"].to_pylist()
     assert found == [datetime(2026, 5, 1, 10, tzinfo=UTC)] * 2
 
