@@ -147,7 +147,7 @@ class EngineSandbox(SandboxEnvironment):
         """
         await ask(_check_engine)
         await ask(containers.remove_dead)
-        await ask(_prepare, _service(config))
+        await ask(_prepare, _service(config), True)
 
     @classmethod
     @override
@@ -418,11 +418,11 @@ def _check_engine() -> None:
         raise EngineUnavailable(f"Docker Engine {version} is too old: {least} or newer is needed")
 
 
-def _prepare(wanted: Service) -> tuple[str, str]:
-    """Image and working directory of a service; asks once per process."""
+def _prepare(wanted: Service, anew: bool = False) -> tuple[str, str]:
+    """Image and working directory of a service; looked up once unless asked anew."""
     with _lock:
         key = repr(wanted)
-        if key not in _prepared:
+        if anew or key not in _prepared:
             image = images.ensure(wanted)
             config = client().inspect_image(image).get("Config") or {}
             _prepared[key] = image, wanted.working_dir or config.get("WorkingDir") or "/"
