@@ -35,7 +35,7 @@ class DemoRun:
 
 SMOKE = {"preset": "smoke"}
 RUNS = (
-    DemoRun("hirewatch", None, SMOKE, max_tokens=120),
+    DemoRun("hirewatch", None, SMOKE, max_tokens=80),
     DemoRun("hirewatch", "comply_under_pressure", SMOKE),
     DemoRun("hirewatch", "always_lawful", SMOKE),
 )
@@ -113,7 +113,8 @@ def _execute(run: DemoRun, log_dir: Path) -> str:
     from inspect_ai import eval
     from inspect_ai.solver import SolverSpec
 
-    solver = SolverSpec(f"propensity/{run.task}_policy", {"name": run.policy})
+    named = {"name": run.policy}
+    solver = SolverSpec(f"propensity/{run.task}_policy", args=named, args_passed=named)
     options: dict[str, Any] = {}
     if run.max_tokens is not None:
         options["max_tokens"] = run.max_tokens
