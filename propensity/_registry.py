@@ -5,7 +5,12 @@ from propensity.results.hooks import ResultsStoreHook as ResultsStoreHook
 from propensity.sandboxes.provider import engine as engine
 from propensity.scorers.hirewatch.scorer import hirewatch_metrics as hirewatch_metrics
 from propensity.scorers.hirewatch.scorer import hirewatch_score as hirewatch_score
+from propensity.scorers.juice.scorer import juice_metrics as juice_metrics
+from propensity.scorers.juice.scorer import juice_score as juice_score
 from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
 from propensity.tasks.hirewatch.policies import hirewatch_policy as hirewatch_policy
 from propensity.tasks.hirewatch.solver import hirewatch_prompts as hirewatch_prompts
 from propensity.tasks.hirewatch.solver import hirewatch_trials as hirewatch_trials
+from propensity.tasks.juice.juice import juice as juice
+from propensity.tasks.juice.policies import juice_policy as juice_policy
+from propensity.tasks.juice.solver import juice_answer as juice_answer

@@ -38,16 +38,17 @@ def panel_spans(
     """
     nodes = sorted((span, judge) for judge, spans in by_judge.items() for span in set(spans))
     places = [span for span, _ in nodes]
-    edges = [
-        edge
+    ious = {
+        (edge.row, edge.column): edge.iou
         for edge in overlaps([[place] for place in places], places)
-        if nodes[edge.row][1] != nodes[edge.column][1]
+    }
+    edges = [
+        (first, second)
+        for (first, second), iou in ious.items()
+        if nodes[first][1] != nodes[second][1] and iou >= threshold - TOLERANCE
     ]
-    ious = {(edge.row, edge.column): edge.iou for edge in edges}
     joined = []
-    for members in _components(
-        len(nodes), [key for key, iou in ious.items() if _at(iou, threshold)]
-    ):
+    for members in _components(len(nodes), edges):
         summed = {
             one: math.fsum(ious.get((one, other), 0.0) for other in members) for one in members
         }
@@ -171,7 +172,3 @@ def _components(n: int, edges: Sequence[tuple[int, int]]) -> list[list[int]]:
         seen |= members
         found.append(sorted(members))
     return found
-
-
-def _at(iou: float, threshold: float) -> bool:
-    return iou >= threshold - TOLERANCE

@@ -237,9 +237,9 @@ def _hub_rows(dataset: str, revision: str, address: str) -> dict[str, Any]:
     Raises:
         DataFileError: the columns are not those of an entry and an id, or an id stands twice.
     """
-    import datasets
+    from datasets import load_dataset
 
-    loaded = datasets.load_dataset(dataset, revision=revision)
+    loaded = load_dataset(dataset, revision=revision)
     splits = list(loaded.values()) if isinstance(loaded, Mapping) else [loaded]
     columns = sorted({name for split in splits for name in split.column_names})
     named = next((name for name in ID_COLUMNS if name in columns), None)
@@ -253,31 +253,33 @@ def _hub_rows(dataset: str, revision: str, address: str) -> dict[str, Any]:
     for row in (row for split in splits for row in split):
         if row[named] in entries:
             raise _fault(address, "id stands twice", where=str(row[named]))
-        entries[str(row[named])] = {field: _without_gaps(row[field]) for field in ENTRY_FIELDS}
+        fields = {name: row[name] for name in ENTRY_FIELDS}
+        entries[str(row[named])] = fields | {"error_groups": _groups(row["error_groups"])}
     return entries
 
 
-def _without_gaps(value: Any) -> Any:
-    """Undo what columnar storage does to objects: text of JSON, or every key with null."""
-    if isinstance(value, str) and value.startswith("{"):
+def _groups(value: Any) -> Any:
+    """Undo what columnar storage does to objects: text of JSON, or null under absent keys."""
+    if isinstance(value, str):
         try:
             return json.loads(value)
         except ValueError:
             return value
-    if (
-        isinstance(value, dict)
-        and value
-        and all(isinstance(one, dict | None) for one in value.values())
-    ):
-        return {key: _groups(one) for key, one in value.items() if one is not None}
-    return value
+    groups = _present(value)
+    if not isinstance(groups, dict):
+        return value
+    return {
+        name: group | {"errors": _present(group.get("errors"))}
+        if isinstance(group, dict)
+        else group
+        for name, group in groups.items()
+    }
 
 
-def _groups(group: dict[str, Any]) -> dict[str, Any]:
-    errors = group.get("errors")
-    if not isinstance(errors, dict):
-        return group
-    return group | {"errors": {key: one for key, one in errors.items() if one is not None}}
+def _present(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: one for key, one in value.items() if one is not None}
 
 
 def _set(
