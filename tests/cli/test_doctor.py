@@ -1,8 +1,11 @@
 """`propensity doctor`: what it finds, what it advises, what it never prints."""
 
 import json
+import locale
 import resource
+import shutil
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +103,14 @@ def test_open_files(soft: int, state: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health.locale, "getencoding", lambda: "ANSI_X3.4-1968")
+    monkeypatch.setattr(locale, "getencoding", lambda: "ANSI_X3.4-1968")
     [check] = [one for one in health.of_machine({}) if one.what == "encoding"]
     assert (check.state, check.fix) == ("fail", "export LC_ALL=C.UTF-8")
 
 
 @pytest.mark.parametrize(("free", "state"), [(9 * 10**9, "fail"), (11 * 10**9, "ok")])
 def test_free_disk(free: int, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        health.shutil, "disk_usage", lambda place: type("Usage", (), {"free": free})
-    )
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: type("Usage", (), {"free": free}))
     check = health.free_disk(tmp_path / "not" / "yet")
     assert (check.state, check.what) == (state, f"free disk at {tmp_path}")
 
@@ -125,7 +126,7 @@ def test_folders(tmp_path: Path) -> None:
 def test_package_versions(tmp_path: Path) -> None:
     file = tmp_path / "constraints.txt"
     assert health.packages(file).state == "note"
-    version = health.metadata.version("click")
+    version = metadata.version("click")
     file.write_text(f"# tested\nclick=={version}\nnot-installed==1.0\n", encoding="utf-8")
     assert health.packages(file).state == "ok"
     file.write_text("click==0.1\n", encoding="utf-8")

@@ -131,7 +131,7 @@ def test_killed_run_is_cleaned_by_doctor_and_a_living_one_is_not(
     killed.process.kill()
     killed.process.wait()
     assert {one.state for one in of_task(killed.task)} == {"dead"}
-    doctor = [Path(sys.executable).with_name("propensity"), "doctor", "--json"]
+    doctor: list[str | Path] = [Path(sys.executable).with_name("propensity"), "doctor", "--json"]
     told = subprocess.run(doctor, capture_output=True, text=True, check=False)
     [left] = [
         check for check in json.loads(told.stdout)["checks"] if check["what"] == "left by dead runs"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,8 +62,13 @@ def test_labels_of_another_make_are_left_alone(label: str) -> None:
 
 def test_without_proc_the_start_is_asked_of_ps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "_read", lambda path: "")
-    monkeypatch.setattr(owner.Path, "exists", lambda self: False)
-    asked = []
-    monkeypatch.setattr(owner, "_ask", lambda *command: asked.append(command) or "Mon Jan  1")
+    monkeypatch.setattr(Path, "exists", lambda self: False)
+    asked: list[tuple[str, ...]] = []
+
+    def ask(*command: str) -> str:
+        asked.append(command)
+        return "Mon Jan  1"
+
+    monkeypatch.setattr(owner, "_ask", ask)
     assert owner.process_start(7) == "Mon Jan  1"
     assert asked == [("ps", "-o", "lstart=", "-p", "7")]

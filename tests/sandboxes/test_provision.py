@@ -1,15 +1,17 @@
 """Provisioning: uses what is there, says what is missing, stops nothing else."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from propensity.sandboxes.provider import images
 from propensity.sandboxes.provider.client import engine_address, engine_version
 from propensity.sandboxes.provision import __main__ as provision
-from propensity.sandboxes.provision import engine, image
+from propensity.sandboxes.provision import apt, engine, image
 from propensity.sandboxes.provision.engine import NoEngine
 
 
@@ -50,7 +52,7 @@ def test_an_address_that_is_not_spoken_names_the_way_out(
 
 def test_an_engine_that_answers_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "answering", lambda: "27.0.1")
-    monkeypatch.setattr(engine.apt, "install_engine", lambda: pytest.fail("installed"))
+    monkeypatch.setattr(apt, "install_engine", lambda: pytest.fail("installed"))
     assert engine.ensure(quiet) == "27.0.1"
 
 
@@ -73,7 +75,7 @@ def test_no_engine_says_why(
     monkeypatch.setattr(engine, "answering", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setenv("DOCKER_HOST", host)
-    monkeypatch.setattr(engine.shutil, "which", lambda name: dockerd)
+    monkeypatch.setattr(shutil, "which", lambda name: dockerd)
     monkeypatch.setattr(engine, "_debian", lambda: debian)
     with pytest.raises(NoEngine, match=words):
         engine.ensure(quiet)
@@ -81,13 +83,18 @@ def test_no_engine_says_why(
 
 def test_root_on_debian_installs_then_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
+
+    def start(say: Any) -> str:
+        done.append("start")
+        return "26.1.5"
+
     monkeypatch.setattr(engine, "answering", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setattr(engine.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(engine, "_debian", lambda: True)
-    monkeypatch.setattr(engine.apt, "install_engine", lambda: done.append("install"))
-    monkeypatch.setattr(engine, "start", lambda say: done.append("start") or "26.1.5")
+    monkeypatch.setattr(apt, "install_engine", lambda: done.append("install"))
+    monkeypatch.setattr(engine, "start", start)
     assert engine.ensure(quiet) == "26.1.5"
     assert done == ["install", "start"]
 
@@ -110,7 +117,7 @@ def test_without_a_base_the_command_says_how_to_bring_one(
 ) -> None:
     monkeypatch.setattr(engine, "ensure", lambda say: "26.1.5")
     monkeypatch.setattr(engine, "compose_version", lambda: "2.26.1")
-    monkeypatch.setattr(image.images, "image_id", lambda name: None)
+    monkeypatch.setattr(images, "image_id", lambda name: None)
     monkeypatch.setattr(image, "_pulled", lambda name: False)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     result = CliRunner().invoke(provision.main, [])
