@@ -14,6 +14,7 @@ from propensity.cli.common import (
     overwrite_option,
     store_option,
 )
+from propensity.cli.ingest import Bar
 
 LONG_TEXTS = ("input", "output", "parts", "gold", "answer", "judge_raw", "error_message")
 
@@ -72,7 +73,8 @@ def command(
     if csv_file is not None and csv_file.exists() and not overwrite:
         raise Refused(f"{csv_file} is in the way", "Give --overwrite to replace it.")
     try:
-        source = read_source(logs, store, task=task, without=LONG_TEXTS)
+        with Bar(hidden=as_json) as bar:
+            source = read_source(logs, store, task=task, without=LONG_TEXTS, progress=bar)
     except StoreError as error:
         raise Refused(str(error), error.fix) from error
     frames = source.frames()

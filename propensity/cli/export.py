@@ -15,6 +15,7 @@ from propensity.cli.common import (
     overwrite_option,
     store_option,
 )
+from propensity.cli.ingest import Bar
 
 
 @click.command(epilog="Example: propensity export --out tables --format csv --task hirewatch")
@@ -44,7 +45,8 @@ def command(
     from propensity.results.store.source import NoLogs, read_source
 
     try:
-        source = read_source(logs, store, task=task)
+        with Bar(hidden=as_json) as bar:
+            source = read_source(logs, store, task=task, progress=bar)
         if task and not source.tables["runs"].num_rows:
             raise Refused(
                 f"no run of task {task!r} in {source.place}",

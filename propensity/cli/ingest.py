@@ -32,7 +32,7 @@ def command(logs: tuple[str, ...], store: str | None, overwrite: bool, as_json: 
 
     try:
         target = open_store(store)
-        with _Bar(hidden=as_json) as bar:
+        with Bar(hidden=as_json) as bar:
             result = ingest(logs, target, overwrite=overwrite, progress=bar)
     except StoreError as error:
         raise Refused(str(error), error.fix) from error
@@ -67,7 +67,7 @@ def command(logs: tuple[str, ...], store: str | None, overwrite: bool, as_json: 
         )
 
 
-class _Bar:
+class Bar:
     """A progress bar on stderr, on a terminal only."""
 
     def __init__(self, hidden: bool) -> None:
@@ -84,7 +84,7 @@ class _Bar:
         )
         self._task = self._progress.add_task("logs", total=None)
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "Bar":
         self._progress.start()
         return self
 

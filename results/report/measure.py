@@ -223,6 +223,11 @@ def _check_duplicates(mine: pd.DataFrame, task: str) -> None:
     twice = mine[mine.duplicated(identity, keep=False)]
     if twice.empty:
         return
+    if mine.duplicated(ROW).any():
+        raise CompareRefused(
+            f"{task}: several scorers give this key: {', '.join(sorted(twice['scorer'].unique()))}",
+            "Score the log with --action overwrite, so that one of them remains.",
+        )
     first = twice.groupby(identity, dropna=False)["eval_id"].agg(list).head(5)
     lines = []
     for index, evals in first.items():

@@ -1,13 +1,15 @@
 """Logs into the store: idempotent, one log's fault never stops the others."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from propensity.results.store.logs import (
     LeftOut,
     LogNotStored,
+    Progress,
     find_logs,
     log_sha256,
+    no_progress,
     read_header,
     read_log,
 )
@@ -39,7 +41,7 @@ def ingest(
     store: Store,
     *,
     overwrite: bool = False,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> Ingested:
     """Write the logs in files, folders and URLs into the store.
 

@@ -4,7 +4,7 @@ import hashlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,6 +56,14 @@ UNREADABLE: tuple[type[Exception], ...] = (
     *_of_readers(),
 )
 """What a file raises that is cut off, damaged, or no log at all."""
+
+
+Progress = Callable[[int, int], None]
+"""Called with how many are done and how many there are."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from propensity.results.store.logs import LeftOut, LogNotStored, LogTables, find_logs, read_log
+from propensity.results.store.logs import (
+    LeftOut,
+    LogNotStored,
+    LogTables,
+    Progress,
+    find_logs,
+    no_progress,
+    read_log,
+)
 from propensity.results.store.schema import TABLES, TableName, to_arrow
 from propensity.results.store.tables import Frames, StoreError, open_store, to_pandas
 
@@ -35,6 +43,7 @@ def read_source(
     *,
     task: str | None = None,
     without: Collection[str] = (),
+    progress: Progress = no_progress,
 ) -> Source:
     """Read the given logs, or the store where none are given.
 
@@ -43,6 +52,7 @@ def read_source(
         store: Folder or URL of the store; default: see `default_store`.
         task: Rows of this task only.
         without: Columns that are not needed, such as long texts.
+        progress: Called with logs done and logs in all.
 
     Raises:
         NoLogs: logs were given, and none can be read.
@@ -57,11 +67,12 @@ def read_source(
         )
     locations, missing = find_logs(logs)
     left_out, read = list(missing), list[LogTables]()
-    for location in locations:
+    for done, location in enumerate(locations, start=1):
         try:
             read.append(read_log(location))
         except LogNotStored as error:
             left_out.append(error.left_out)
+        progress(done, len(locations))
     if not read:
         causes = "; ".join(f"{one.location}: {one.cause}" for one in left_out[:3])
         raise NoLogs(

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from propensity.results.report.compare import (
@@ -279,6 +280,16 @@ def test_the_same_items_twice_need_a_choice() -> None:
     found = compared(*runs, latest=True)
     assert found.rates[0].estimate == pytest.approx(0.5)
     assert "older run left out: a eval0" in found.notes
+
+
+def test_two_scorers_of_one_key_are_refused() -> None:
+    made = frames(Run("a", zeros()))
+    again = made.scores.assign(scorer="toy_score1")
+    made = replace(made, scores=pd.concat([made.scores, again]))
+    with pytest.raises(
+        CompareRefused, match="several scorers give this key: toy_score, toy_score1"
+    ):
+        compare_task(made, made.runs, Request())
 
 
 def test_two_runs_of_different_items_are_one_subject() -> None:
