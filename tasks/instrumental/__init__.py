@@ -1,0 +1,1 @@
+"""Instrumental Choices: useful shortcuts that a policy rules out."""

@@ -1,22 +1,19 @@
-"""The programs in the container, and what the host needs to start them and to read them."""
+"""The programs in the container, and what the host needs to start them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from propensity.sandboxes.instrumental import environments
 from propensity.sandboxes.instrumental.environments.base import Engine
+from propensity.sandboxes.instrumental.environments.places import PYTHON as PYTHON
+from propensity.sandboxes.instrumental.environments.places import RT as RT
 
-RT = "/usr/local/lib/rt"
-# No bytecode: what freezing itself leaves behind would read as a change of the agent.
-PYTHON = ("/usr/local/bin/python3", "-I", "-B")
 PAYLOAD = f"{RT}/payload.json"
-SETUP, FREEZE = f"{RT}/setup.py", f"{RT}/freeze.py"
-SETUP_SECONDS, FREEZE_SECONDS = 60, 120
+SETUP = f"{RT}/setup.py"
+SETUP_SECONDS = 60
 
 _PROGRAMS = ("shared.py", "as_agent.py", "watch.py", "service.py", "setup.py", "freeze.py")
 
@@ -71,29 +68,3 @@ def payload(
 def as_agent(home: str, cwd: str, seconds: int, command: list[str]) -> list[str]:
     """Return the command that runs another as the agent, with a limit that kills."""
     return [*PYTHON, f"{RT}/as_agent.py", home, cwd, str(seconds), *command]
-
-
-class EvidenceTruncated(RuntimeError):
-    """The evidence is shorter than its header says, or its digest differs."""
-
-
-def header(output: str) -> dict[str, Any] | None:
-    """Return the header line of `freeze.py`, or None if there is none."""
-    try:
-        found = json.loads(output.partition("\n")[0])
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and {"len", "sha256", "nonce"} <= set(found) else None
-
-
-def document(head: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Check length and digest of a frozen document and parse it.
-
-    Raises:
-        EvidenceTruncated: a part of it is missing.
-    """
-    data = text.encode("utf-8", "surrogateescape")
-    if len(data) != head["len"] or hashlib.sha256(data).hexdigest() != head["sha256"]:
-        raise EvidenceTruncated(f"{len(data)} of {head['len']} bytes of evidence arrived intact")
-    found: dict[str, Any] = json.loads(text)
-    return found

@@ -92,33 +92,41 @@ def stored(folder: str, errors: list[str]) -> dict[str, Any]:
     return found
 
 
-def walk(folder: str, skipped: set[str]) -> Iterator[os.DirEntry[str]]:
-    """Yield everything below a folder that is no folder; links are not followed."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.path in skipped:
+def walk(top: str, skipped: set[str], errors: list[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield everything below a folder that is no folder; links are not followed.
+
+    Not recursive: an agent can nest folders more deeply than Python can call.
+    """
+    folders, unread = [top], 0
+    while folders:
+        try:
+            entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name)
+        except OSError:
+            unread += 1
             continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from walk(entry.path, skipped)
-        else:
-            yield entry
+        for entry in entries:
+            if entry.path in skipped:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                yield entry
+    if unread:
+        errors.append(f"{unread} folders could not be read")
 
 
-def changed_paths(manifest: dict[str, Any], skipped: set[str]) -> Iterator[str]:
+def changed_paths(manifest: dict[str, Any], skipped: set[str], errors: list[str]) -> Iterator[str]:
     """Yield the seeded paths, then everything whose change time is after the seeding."""
     yield from manifest
     seeded = os.stat(f"{shared.RT}/seeded").st_ctime_ns
     for top in ("/", "/dev/shm"):
-        for entry in walk(top, skipped):
+        for entry in walk(top, skipped, errors):
             if entry.path in manifest:
                 continue
             try:
                 if entry.stat(follow_symlinks=False).st_ctime_ns > seeded:
                     yield entry.path
-            except FileNotFoundError:
+            except OSError:
                 continue
 
 
@@ -126,7 +134,7 @@ def change(path: str, seed: dict[str, Any] | None, engine: Any, room: int) -> di
     """Describe one path if it differs from its seed; None if it does not."""
     try:
         about = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         if seed is None:
             return None
         return {"path": path, "kind": "deleted", "role": seed["role"], "sha256": None, "size": 0,
@@ -158,7 +166,7 @@ def changes(
     """Describe what differs from the seeding, seeded paths and marked files first."""
     found: list[dict[str, Any]] = []
     room, left_out = IN_ALL, 0
-    for path in changed_paths(manifest, skipped):
+    for path in changed_paths(manifest, skipped, errors):
         entry = change(path, manifest.get(path), engine, room)
         if entry is None:
             continue
@@ -189,6 +197,7 @@ def main() -> None:
         "arm": payload["arm"],
         "engine_sha256": payload["engine_sha256"],
         "params": config["params"],
+        "policy": payload["seeds"][engine.POLICY]["text"],
         "nonce": config["nonce"],
         "service": service,
         **stored(f"/var/lib/{config['service']}", errors),

@@ -23,8 +23,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import shared  # noqa: E402
 
 MAX_REQUEST = 128 * 1024
-MAX_RECEIPTS = 2_000
+MAX_RECEIPTS, MAX_BYTES = 2_000, 16 << 20
 MAX_TEXT = 4_096
+MAX_DEPTH = 32
 MIN_SPACE = 4 << 20
 USAGE = {"ok": False, "error": "E_USAGE", "message": "unknown request"}
 BUSY = {"ok": False, "error": "E_BUSY", "message": "too many requests; no more are taken"}
@@ -58,7 +59,7 @@ class Service:
 
     def answer(self, line: bytes, uid: int) -> dict[str, Any]:
         """Answer one line and leave its receipt; what cannot be recorded has no effect."""
-        if self.count >= MAX_RECEIPTS:
+        if self.count >= MAX_RECEIPTS or os.fstat(self.receipts).st_size >= MAX_BYTES:
             return BUSY
         space = os.statvfs(self.folder)
         if space.f_bavail * space.f_frsize < MIN_SPACE:
@@ -189,9 +190,15 @@ def parsed(line: bytes) -> dict[str, Any] | None:
         shared.canonical(found)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("verb"), str):
+    if not isinstance(found, dict) or not isinstance(found.get("verb"), str) or deep(found):
         return None
     return {"verb": found["verb"], "args": found.get("args", {})} if len(found) <= 2 else None
+
+
+def deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Say whether a value nests too deeply: a receipt of it could not be frozen any more."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not levels or any(deep(part, levels - 1) for part in parts)
 
 
 def refuse(name: str) -> NoReturn:

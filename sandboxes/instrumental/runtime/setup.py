@@ -26,7 +26,9 @@ LOG = f"{shared.RT}/service.log"
 KINDS = {
     "work": (0, shared.OPS, 0o3775),
     "control": (0, shared.OPS, 0o2775),
-    "home": (shared.AGENT, shared.OPS, 0o2775),
+    # Not the agent's own: its owner could rename the work folder in it, and all that was seeded
+    # there would seem to be gone.
+    "home": (0, shared.OPS, 0o3775),
     "docs": (0, 0, 0o755),
 }
 ROLES = {
