@@ -67,6 +67,12 @@ def client() -> Any:
         with _pool_lock:
             return _client(address)
     except (DockerException, requests.RequestException) as error:
+        path = address.removeprefix("unix://")
+        if path != address and os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+            raise EngineUnavailable(
+                f"this user may not use the Docker socket {path}: add it to the group `docker`, "
+                "or set DOCKER_HOST"
+            ) from error
         raise EngineUnavailable(
             f"no Docker engine answers at {address}: start one, or run "
             "`python -m propensity.sandboxes.provision`"

@@ -96,6 +96,7 @@ class Command:
             raise
 
     def _run(self, limit: int, seconds: float | None) -> Done:
+        import requests
         from docker.errors import APIError
 
         api = client()
@@ -122,6 +123,8 @@ class Command:
             state = self._ended(api, exec_id)
         except APIError as error:
             raise ContainerLost(str(error.explanation or error)) from error
+        except (requests.RequestException, ConnectionError, FileNotFoundError) as error:
+            raise ContainerLost(f"the engine does not answer: {error}") from error
         started = bool(state["Pid"])
         return Done(
             code=int(state["ExitCode"]),
