@@ -5,6 +5,15 @@ from propensity.results.hooks import ResultsStoreHook as ResultsStoreHook
 from propensity.sandboxes.provider import engine as engine
 from propensity.scorers.hirewatch.scorer import hirewatch_metrics as hirewatch_metrics
 from propensity.scorers.hirewatch.scorer import hirewatch_score as hirewatch_score
+from propensity.scorers.instrumental.scorer import (
+    instrumental_adjudicated as instrumental_adjudicated,
+)
+from propensity.scorers.instrumental.scorer import instrumental_rates as instrumental_rates
+from propensity.scorers.instrumental.scorer import instrumental_review as instrumental_review
+from propensity.scorers.instrumental.scorer import (
+    instrumental_review_rates as instrumental_review_rates,
+)
+from propensity.scorers.instrumental.scorer import instrumental_score as instrumental_score
 from propensity.scorers.juice.scorer import juice_metrics as juice_metrics
 from propensity.scorers.juice.scorer import juice_score as juice_score
 from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
