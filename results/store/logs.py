@@ -22,7 +22,7 @@ from inspect_ai.log import (
 )
 
 from propensity.results.store.extract import LogFacts, Tally, run_row, sample_rows
-from propensity.results.store.schema import FROM_LOGS, TableName, to_arrow
+from propensity.results.store.schema import FROM_LOGS, LogTables, TableName, to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,15 +81,6 @@ class LogNotStored(ValueError):
     def __init__(self, left_out: LeftOut) -> None:
         super().__init__(f"{left_out.location}: {left_out.cause}")
         self.left_out = left_out
-
-
-@dataclass(frozen=True)
-class LogTables:
-    """The rows of one log as Arrow tables."""
-
-    eval_id: str
-    task: str
-    tables: "dict[TableName, pa.Table]"
 
 
 def find_logs(paths: Iterable[str]) -> tuple[list[str], list[LeftOut]]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -57,6 +58,15 @@ TABLES: dict[TableName, dict[str, Kind]] = {
 PARTITIONS: dict[TableName, list[str]] = {"units": ["task"], "scores": ["task"]}
 FROM_LOGS: tuple[TableName, ...] = ("samples", "units", "scores", "runs")
 """Tables filled from a log, in writing order: a run without its row is not there."""
+
+
+@dataclass(frozen=True)
+class LogTables:
+    """The rows of one log as Arrow tables."""
+
+    eval_id: str
+    task: str
+    tables: "dict[TableName, pa.Table]"
 
 
 def arrow_schema(table: TableName) -> "pa.Schema":

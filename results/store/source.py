@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from propensity.results.store.logs import (
     LeftOut,
     LogNotStored,
-    LogTables,
     Progress,
     find_logs,
     no_progress,
     read_log,
 )
-from propensity.results.store.schema import TABLES, TableName, to_arrow
+from propensity.results.store.schema import TABLES, LogTables, TableName, to_arrow
 from propensity.results.store.tables import Frames, StoreError, open_store, to_pandas
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from propensity.results.store.logs import LogTables
 from propensity.results.store.schema import (
     FROM_LOGS,
     PARTITIONS,
     SCHEMA_PROPERTY,
     SCHEMA_VERSION,
     TABLES,
+    LogTables,
     Row,
     TableName,
     arrow_schema,

@@ -108,7 +108,8 @@ def test_what_differs_is_listed_and_nothing_is_computed(three: Path) -> None:
 
 def test_a_refused_task_does_not_hide_the_others(three: Path, tmp_path: Path) -> None:
     from propensity.results.store import open_store
-    from propensity.results.store.logs import LogTables, read_log
+    from propensity.results.store.logs import read_log
+    from propensity.results.store.schema import LogTables
 
     store = open_store()
     for seed in (0, 1):

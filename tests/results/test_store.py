@@ -17,26 +17,13 @@ from propensity.results.store import (
     default_store,
     open_store,
 )
-from propensity.results.store.logs import LogTables, read_log
-from propensity.results.store.schema import FROM_LOGS, TABLES, Row, to_arrow
+from propensity.results.store.logs import read_log
+from propensity.results.store.schema import TABLES, to_arrow
 from tests.results.toys import NAN, sample, toy
+from tests.results.writers import made, write_many
 from tests.support import run
 
 LOG_TABLES = ("runs", "samples", "units", "scores")
-
-
-def made(eval_id: str, value: float = 1.0, units: int = 3, task: str = "toy") -> LogTables:
-    """The rows of a log that was never run."""
-    shared: Row = {"eval_id": eval_id, "task": task, "epoch": 1}
-    units_of = [shared | {"unit_id": f"u{n}", "item_id": f"i{n}"} for n in range(units)]
-    run_of = {"eval_id": eval_id, "task": task, "log_sha256": eval_id, "planned": units}
-    rows: dict[str, list[Row]] = {
-        "samples": [shared | {"sample_id": f"s{n}"} for n in range(units)],
-        "units": [one | {"status": "scored"} for one in units_of],
-        "scores": [one | {"key": "hit", "value": value} for one in units_of],
-        "runs": [run_of],
-    }
-    return LogTables(eval_id, task, {name: to_arrow(name, rows[name]) for name in FROM_LOGS})
 
 
 def counts(store: Store) -> dict[str, int]:
@@ -176,12 +163,6 @@ def test_what_is_missing_survives_the_way_to_pandas(store: Store) -> None:
         assert list(getattr(frames, name).columns) == list(TABLES[name])
 
 
-def _write_many(place: str, writer: int, runs: int) -> None:
-    for number in range(runs):
-        Store(place).write(made(f"w{writer}-r{number}", value=float(writer)))
-    Store(place).write(made("everybodys", value=float(writer)))
-
-
 @pytest.mark.slow
 def test_many_writers_lose_nothing_and_double_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch, repository: Path
@@ -190,7 +171,7 @@ def test_many_writers_lose_nothing_and_double_nothing(
     writers, runs = 8, 20
     spawn = multiprocessing.get_context("spawn")
     started = [
-        spawn.Process(target=_write_many, args=(store.url, one, runs)) for one in range(writers)
+        spawn.Process(target=write_many, args=(store.url, one, runs)) for one in range(writers)
     ]
     for process in started:
         process.start()

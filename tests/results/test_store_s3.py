@@ -9,8 +9,9 @@ import pytest
 
 from propensity.results.store import StoreMissing, StoreUnreachable, open_store
 from propensity.results.store.ingest import ingest
-from tests.results.test_store import counts, made
+from tests.results.test_store import counts
 from tests.results.toys import sample, toy
+from tests.results.writers import made
 from tests.support import run
 
 
