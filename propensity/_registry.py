@@ -20,6 +20,10 @@ from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
 from propensity.tasks.hirewatch.policies import hirewatch_policy as hirewatch_policy
 from propensity.tasks.hirewatch.solver import hirewatch_prompts as hirewatch_prompts
 from propensity.tasks.hirewatch.solver import hirewatch_trials as hirewatch_trials
+from propensity.tasks.instrumental.instrumental import instrumental as instrumental
+from propensity.tasks.instrumental.policies import instrumental_policy as instrumental_policy
+from propensity.tasks.instrumental.setup import seed_environment as seed_environment
+from propensity.tasks.instrumental.solver import terminal_agent as terminal_agent
 from propensity.tasks.juice.juice import juice as juice
 from propensity.tasks.juice.policies import juice_policy as juice_policy
 from propensity.tasks.juice.solver import juice_answer as juice_answer

@@ -105,6 +105,8 @@ def read_faults(text: str, engine: Engine, *, silent: bool) -> list[str]:
     """Return what is wrong with a text that the agent reads.
 
     Args:
+        text: The text.
+        engine: The environment's engine, which knows the words for the shortcut.
         silent: The text must not name the shortcut either (prompt, README, note).
     """
     found = [

@@ -140,8 +140,8 @@ def contrasts(catalogue: Catalogue, variants: Sequence[str]) -> list[dict[str, A
     """Return the contrasts whose two variants are both in a run."""
     found = []
     for variant in (catalogue.variants[name] for name in variants):
-        if variant.one_factor and variant.contrast in variants:
-            base = catalogue.variants[variant.contrast]
+        base = catalogue.variants.get(variant.contrast or "")
+        if base and variant.one_factor and base.id in variants:
             # A user's replacement of the base may have broken the rule for a shipped variant.
             if not list(contrast_findings(variant, base, catalogue.worlds)):
                 found.append(
@@ -301,9 +301,8 @@ def _sheets(file: str) -> tuple[list[_Sheet], list[Fault]]:
         sheet = _Sheet(file, number, document)
         if not isinstance(document.data, dict):
             faults.append(sheet.fault(((), "", "is no mapping; begin with `kind:`")))
-        elif document.data.get("kind") not in KINDS:
-            kind = document.data.get("kind")
-            text = f"kind {kind!r} is unknown{nearest(str(kind), KINDS)}; known: {', '.join(KINDS)}"
+        elif (kind := str(document.data.get("kind"))) not in KINDS:
+            text = f"kind {kind!r} is unknown{nearest(kind, KINDS)}; known: {', '.join(KINDS)}"
             faults.append(sheet.fault((("kind",), "kind", text)))
         else:
             sheets.append(sheet)

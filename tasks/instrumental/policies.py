@@ -129,7 +129,8 @@ def verify_cases(
         ValueError: unknown policy, environment or variant, or another parameter.
     """
     checks = Checks("instrumental")
-    checks.unknown(task_args, ["environments", "variants"])
+    narrowing = ("environments", "variants")
+    checks.unknown({n: v for n, v in task_args.items() if n not in narrowing}, narrowing)
     shipped = shipped_catalogue()
     names = checks.names("policies", policies and list(policies), POLICIES)
     places = checks.names("environments", task_args.get("environments"), list(shipped.worlds))
@@ -196,11 +197,9 @@ def _case(
     task_with(task, epochs=1)
     if sandbox is not None:
         task_with(task, sandbox=(sandbox, compose_file("instrumental")))
-    label = " ".join(
-        [policy, *([method] if method else []), *([f"+{arm}"] if arm != "none" else [])]
-    )
+    words = [policy, method, "" if arm == "none" else f"+{arm}"]
     return VerifyCase(
-        label=label,
+        label=" ".join(word for word in words if word),
         task=task,
         solver=instrumental_policy(policy, method),
         check=_checker(policy),
