@@ -68,7 +68,7 @@ def command(logs: tuple[str, ...], store: str | None, overwrite: bool, as_json: 
 
 
 class Bar:
-    """A progress bar on stderr, on a terminal only."""
+    """A progress bar on stderr, on a terminal only, from the first call on."""
 
     def __init__(self, hidden: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -85,13 +85,13 @@ class Bar:
         self._task = self._progress.add_task("logs", total=None)
 
     def __enter__(self) -> "Bar":
-        self._progress.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._progress.stop()
 
     def __call__(self, done: int, total: int) -> None:
+        self._progress.start()
         self._progress.update(self._task, completed=done, total=total)
 
 
