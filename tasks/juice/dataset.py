@@ -266,14 +266,10 @@ def _groups(value: Any) -> Any:
         except ValueError:
             return value
     groups = _present(value)
-    if not isinstance(groups, dict):
-        return value
-    return {
-        name: group | {"errors": _present(group.get("errors"))}
-        if isinstance(group, dict)
-        else group
-        for name, group in groups.items()
-    }
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        if isinstance(group, dict):
+            groups[name] = group | {"errors": _present(group.get("errors"))}
+    return groups
 
 
 def _present(value: Any) -> Any:

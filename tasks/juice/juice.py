@@ -12,6 +12,7 @@ responses are synthetic; the official data come from their owner's copy.
     inspect eval propensity/juice --solver propensity/juice_policy -S name=half --model none
 """
 
+from inspect import signature
 from logging import getLogger
 from typing import Any, Never
 
@@ -103,7 +104,7 @@ def juice(
             leaves nothing to run.
     """
     checks = Checks("juice")
-    checks.unknown(unknown, ["data", *(juice.__kwdefaults__ or {})])
+    checks.unknown(unknown, [name for name in signature(juice).parameters if name != "unknown"])
     checks.text("data", data, optional=False)
     chosen = checks.names("pairs", pairs, PAIRS)
     checks.one_of("protocol", protocol, PROTOCOLS)
