@@ -1,24 +1,32 @@
 """Nothing is left: after a normal run, an interrupted one, and a killed one once cleaned."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
+from inspect_ai import Task
+from inspect_ai.dataset import Sample
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import sandbox
 
 from propensity.sandboxes import compose_file
 from propensity.sandboxes.provider import containers, leftovers
 from propensity.sandboxes.provider.client import client
 from propensity.sandboxes.provider.compose import service_of_file
 from propensity.sandboxes.provider.containers import Container
+from propensity.sandboxes.provider.engine import EngineSandbox
 from propensity.sandboxes.provider.leftovers import Leftover
+from propensity.sandboxes.provision.health import Check, of_engine
+from tests.support import run
 
-RUN = """
+# An evaluation whose two samples wait in their containers until the process is ended.
+WAITING = """
 import sys
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
@@ -29,16 +37,12 @@ import propensity.sandboxes.provider.engine
 @solver
 def waits():
     async def solve(state, generate):
-        await sandbox().exec(["sleep", sys.argv[2]])
-        state.completed = True
-        return state
+        await sandbox().exec(["sleep", "600"])
     return solve
 
 samples = [Sample("x", id=f"sample-{number}") for number in range(2)]
 task = Task(dataset=samples, solver=waits(), sandbox="engine", name=sys.argv[1])
-logs = eval(
-    task, model="none", log_dir=sys.argv[3], sandbox_cleanup=sys.argv[4] == "clean", display="none"
-)
+logs = eval(task, model="none", log_dir=sys.argv[2], display="none")
 print(logs[0].status if logs else "interrupted")
 """
 
@@ -48,25 +52,22 @@ def of_task(task: str) -> list[Container]:
     return [one for one in containers.found() if one.task == task]
 
 
-class Run:
-    """An evaluation in a process of its own."""
+class Waiting:
+    """An evaluation of two samples in a process of its own."""
 
-    def __init__(self, folder: Path, seconds: str, cleanup: str = "clean") -> None:
-        self.task = f"left-{os.getpid()}-{time.monotonic_ns() % 10**9}"
-        script = folder / "run.py"
-        script.write_text(RUN, encoding="utf-8")
+    def __init__(self, folder: Path, name: str) -> None:
+        self.task = f"left-{name}-{os.getpid()}"
         self.process = subprocess.Popen(
-            [sys.executable, script, self.task, seconds, folder / "logs", cleanup],
+            [sys.executable, "-c", WAITING, self.task, folder / "logs"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=folder,
-            env={**os.environ, "INSPECT_DISPLAY": "none"},
         )
 
-    def started(self) -> list[Container]:
-        """Wait until both samples' containers run."""
-        for _ in range(300):
+    def containers(self) -> list[Container]:
+        """Its two containers, once both run."""
+        for _ in range(600):
             there = [one for one in of_task(self.task) if one.status == "running"]
             if len(there) == 2:
                 return there
@@ -75,109 +76,131 @@ class Run:
             time.sleep(0.1)
         pytest.fail(f"no two containers: {self.process.communicate()[0]}")
 
-    def output(self) -> str:
-        """Wait for the end; what was said."""
-        return self.process.communicate(timeout=60)[0]
+    def kill(self) -> None:
+        """End the process without a chance to clean."""
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Iterator[list[Run]]:
-    """Runs of a test; whatever they leave is removed at its end."""
-    made: list[Run] = []
-    yield made
-    for run in made:
-        run.process.kill()
-        run.process.wait()
-        for one in of_task(run.task):
-            containers.remove(one.id)
+def waiting(tmp_path: Path) -> Iterator[Callable[[str], Waiting]]:
+    """Starts evaluations; whatever they leave is removed at the end of the test."""
+    made: list[Waiting] = []
+
+    def start(name: str) -> Waiting:
+        (tmp_path / name).mkdir()
+        made.append(Waiting(tmp_path / name, name))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+        for container in of_task(one.task):
+            containers.remove(container.id)
 
 
-def begin(runs: list[Run], folder: Path, seconds: str, cleanup: str = "clean") -> Run:
-    """Start a run that its test's end takes care of."""
-    runs.append(Run(folder, seconds, cleanup))
-    return runs[-1]
+def left(clean: bool) -> Check:
+    """What `doctor` says about dead runs."""
+    return next(check for check in of_engine(clean) if check.what == "left by dead runs")
+
+
+def looking(seen: list[Container], task: str) -> Task:
+    """A task of one sample that notes its container."""
+
+    @solver
+    def looks() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            assert (await sandbox().exec(["true"])).success
+            seen.extend(of_task(task))
+            state.completed = True
+            return state
+
+        return solve
+
+    return Task(dataset=[Sample("x", id="a/b")], solver=looks(), sandbox="engine", name=task)
+
+
+@pytest.mark.docker
+def test_normal_run() -> None:
+    seen: list[Container] = []
+    assert run(looking(seen, "left-normal")).status == "success"
+    [container] = seen
+    assert (container.sample, container.state, container.status) == ("a/b", "live", "running")
+    assert of_task("left-normal") == []
+
+
+@pytest.mark.docker
+def test_failing_sample() -> None:
+    @solver
+    def fails() -> Solver:
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            assert of_task("left-failing")
+            raise RuntimeError("the sample failed")
+
+        return solve
+
+    task = Task(dataset=[Sample("x")], solver=fails(), sandbox="engine", name="left-failing")
+    log = run(task)
+    assert log.status == "error" and log.error and "the sample failed" in log.error.message
+    assert of_task("left-failing") == []
 
 
 @pytest.mark.docker
 @pytest.mark.slow(10)
-def test_normal_run(runs: list[Run], tmp_path: Path) -> None:
-    run = begin(runs, tmp_path, "3")
-    assert {one.sample for one in run.started()} == {"sample-0", "sample-1"}
-    assert run.output().splitlines()[-1] == "success"
-    assert of_task(run.task) == []
+def test_interrupted_run(waiting: Callable[[str], Waiting]) -> None:
+    one = waiting("interrupted")
+    assert {container.state for container in one.containers()} == {"live"}
+    one.process.send_signal(signal.SIGINT)
+    said, _ = one.process.communicate(timeout=60)
+    assert said.splitlines()[-1] in {"cancelled", "interrupted"}
+    assert of_task(one.task) == []
 
 
 @pytest.mark.docker
-@pytest.mark.slow(10)
-def test_interrupted_run(runs: list[Run], tmp_path: Path) -> None:
-    run = begin(runs, tmp_path, "600")
-    assert {one.state for one in run.started()} == {"live"}
-    run.process.send_signal(signal.SIGINT)
-    assert run.output().splitlines()[-1] in {"cancelled", "interrupted"}
-    assert of_task(run.task) == []
-
-
-@pytest.mark.docker
-@pytest.mark.slow(10)
-def test_killed_run_is_cleaned_by_doctor_and_a_living_one_is_not(
-    runs: list[Run], tmp_path: Path
+@pytest.mark.slow(15)
+def test_killed_runs_are_cleaned_and_a_living_one_is_not(
+    waiting: Callable[[str], Waiting],
 ) -> None:
-    (tmp_path / "killed").mkdir()
-    (tmp_path / "living").mkdir()
-    killed = begin(runs, tmp_path / "killed", "600")
-    living = begin(runs, tmp_path / "living", "600")
-    killed.started()
-    living.started()
-    killed.process.kill()
-    killed.process.wait()
-    assert {one.state for one in of_task(killed.task)} == {"dead"}
-    doctor: list[str | Path] = [Path(sys.executable).with_name("propensity"), "doctor", "--json"]
-    told = subprocess.run(doctor, capture_output=True, text=True, check=False)
-    [left] = [
-        check for check in json.loads(told.stdout)["checks"] if check["what"] == "left by dead runs"
-    ]
-    assert told.returncode == 1
-    assert left["state"] == "fail" and left["fix"] == "propensity doctor --clean"
-    assert all(one.name in left["found"] for one in of_task(killed.task))
-    subprocess.run([*doctor, "--clean"], capture_output=True, check=False)
-    assert of_task(killed.task) == []
-    assert len(of_task(living.task)) == 2
+    first, second = waiting("first"), waiting("second")
+    names = [container.name for container in first.containers()]
+    assert {container.state for container in second.containers()} == {"live"}
+    first.kill()
+    assert {container.state for container in of_task(first.task)} == {"dead"}
+    told = left(clean=False)
+    assert (told.state, told.fix) == ("fail", "propensity doctor --clean")
+    assert all(name in told.found for name in names)
+    assert len(of_task(first.task)) == 2
+    # The next run removes what the killed one left.
+    anyio.run(EngineSandbox.task_init, "next", compose_file("instrumental"))
+    assert of_task(first.task) == []
+    assert len(of_task(second.task)) == 2
+    second.kill()
+    cleaned = left(clean=True)
+    assert cleaned.state == "ok" and f"propensity-{second.task[:24]}" in cleaned.found
+    assert of_task(second.task) == []
 
 
 @pytest.mark.docker
-@pytest.mark.slow(10)
-def test_killed_run_is_cleaned_by_the_next_run(runs: list[Run], tmp_path: Path) -> None:
-    killed = begin(runs, tmp_path, "600")
-    killed.started()
-    killed.process.kill()
-    killed.process.wait()
-    assert len(of_task(killed.task)) == 2
-    following = begin(runs, tmp_path, "0.1")
-    assert following.output().splitlines()[-1] == "success"
-    assert of_task(killed.task) == []
-
-
-@pytest.mark.docker
-@pytest.mark.slow(10)
-def test_containers_kept_on_purpose_outlive_the_clean_up(runs: list[Run], tmp_path: Path) -> None:
-    run = begin(runs, tmp_path, "0.1", cleanup="keep")
-    said = run.output()
-    kept = of_task(run.task)
-    assert len(kept) == 2
-    assert all(one.kept and one.state == "dead" and one.status == "running" for one in kept)
-    assert all(f"inspect sandbox cleanup engine {one.name}" in said for one in kept)
-    assert not {one.id for one in kept} & {one.id for one in containers.remove_dead()}
-    assert not {one.id for one in kept} & {one.id for one in leftovers.of_dead_runs()}
-    inspect = Path(sys.executable).with_name("inspect")
-    first, second = kept
-    done = subprocess.run(
-        [inspect, "sandbox", "cleanup", "engine", first.name],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"removed {first.name}" in done.stdout
-    assert [one.id for one in of_task(run.task)] == [second.id]
+def test_containers_kept_on_purpose_outlive_the_clean_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[Container] = []
+    run(looking(seen, "left-kept"), sandbox_cleanup=False)
+    [kept] = of_task("left-kept")
+    try:
+        assert kept.kept and kept.status == "running"
+        assert f"inspect sandbox cleanup engine {kept.name}" in capsys.readouterr().out
+        with monkeypatch.context() as played:
+            played.setattr(
+                containers, "found", lambda: [Container(**{**vars(kept), "state": "dead"})]
+            )
+            assert containers.remove_dead() == []
+            assert kept.id not in {one.id for one in leftovers.of_dead_runs()}
+        anyio.run(EngineSandbox.cli_cleanup, kept.name)
+        assert f"removed {kept.name}" in capsys.readouterr().out
+        assert of_task("left-kept") == []
+    finally:
+        containers.remove(kept.id)
 
 
 # What Inspect's own provider leaves
