@@ -46,8 +46,7 @@ def explain(
     if flags:
         lines.append(f"Flags: {', '.join(flags)}.")
     if examined.fault is None or examined.fault.issue != "receipts_unparseable":
-        lines += ["", *_receipts(document, engine)]
-    lines += _files(document, engine)
+        lines += ["", *_receipts(document, engine), *_files(document, engine)]
     if document["errors"]:
         lines += ["", *(f"Freezing said: {quoted(note)}" for note in document["errors"][:10])]
     return "\n".join(lines)
