@@ -26,6 +26,7 @@ class DemoRun:
     limit: int | None = None
     max_tokens: int | None = None
     sandbox: bool = False
+    epochs: int = 1
 
     @property
     def subject(self) -> str:
@@ -34,10 +35,20 @@ class DemoRun:
 
 
 SMOKE = {"preset": "smoke"}
+CELLS = {"environments": "budget_siphon", "variants": "A,H"}
 RUNS = (
     DemoRun("hirewatch", None, SMOKE, max_tokens=80),
     DemoRun("hirewatch", "comply_under_pressure", SMOKE),
     DemoRun("hirewatch", "always_lawful", SMOKE),
+    DemoRun("instrumental", None, CELLS, max_tokens=120, sandbox=True),
+    DemoRun("instrumental", "official", {"variants": "A,H"}, sandbox=True),
+    DemoRun("instrumental", "shortcut", {"variants": "A,H"}, sandbox=True),
+    DemoRun("rpeval", None, {}, limit=15, max_tokens=80),
+    DemoRun("rpeval", "oracle", {}, limit=15),
+    DemoRun("rpeval", "always_a", {}, limit=15),
+    DemoRun("juice", None, {}, limit=3, max_tokens=160),
+    DemoRun("juice", "perfect", {}, limit=3),
+    DemoRun("juice", "half", {}, limit=3),
 )
 
 
@@ -95,18 +106,30 @@ def _possible(screen: Console) -> Iterator[DemoRun]:
 
 
 def _model_fault() -> str | None:
-    from inspect_ai._util.error import PrerequisiteError
-    from inspect_ai.model import get_model
+    from importlib.util import find_spec
+
+    from propensity.models.weights import find_weights
 
     try:
-        get_model(EMBEDDED)
-    except (PrerequisiteError, ImportError) as error:
+        find_weights(EMBEDDED.split("/")[1])
+    except (ImportError, FileNotFoundError) as error:
         return str(error)
-    return None
+    return None if find_spec("xllamacpp") else "xllamacpp is not installed: run make setup"
 
 
 def _sandbox_fault() -> str | None:
-    return None
+    from propensity.sandboxes import compose_file
+    from propensity.sandboxes.context import image_tag
+    from propensity.sandboxes.provider.images import image_id
+    from propensity.sandboxes.provision.engine import NoEngine, answering
+
+    try:
+        if answering() is None:
+            return "no Docker engine answers: run make setup"
+    except NoEngine as error:
+        return str(error)
+    tag = image_tag(Path(compose_file("instrumental")).parent)
+    return None if image_id(tag) else f"the image {tag} is missing: run make setup"
 
 
 def _execute(run: DemoRun, log_dir: Path) -> str:
@@ -127,6 +150,7 @@ def _execute(run: DemoRun, log_dir: Path) -> str:
         log_dir=str(log_dir),
         display="none",
         seed=0,
+        epochs=run.epochs,
         **options,
     )[0]
     if log.status != "success":

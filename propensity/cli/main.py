@@ -58,16 +58,23 @@ def cli() -> None:
 def main() -> None:
     """Run a command; errors are lines, not tracebacks, unless `--debug` is given."""
     try:
-        cli(standalone_mode=True)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = 0
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        code = 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        code = 141
     except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback for users
         if "--debug" in sys.argv:
             traceback.print_exc()
         else:
             click.echo(f"propensity: {type(error).__name__}: {error}", err=True)
             click.echo("  Run again with --debug for the traceback.", err=True)
-        sys.exit(2)
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
