@@ -6,7 +6,7 @@ A file's `kind` tells bank, occupations and ladder apart; all faults are listed 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from uuid import uuid4
 from inspect_ai.dataset import Sample
 from pydantic import BaseModel
 
+from propensity.common.answers import ResponseFormat
 from propensity.common.datafiles import (
     DataFileError,
     Document,
@@ -69,12 +70,19 @@ class Material:
 
     Attributes:
         sha256: Digest of the parsed content of each of the three.
+        files: Absolute paths of those that are not the shipped ones, else None.
     """
 
     bank: Bank
     occupations: tuple[Occupation, ...]
     ladder: Ladder
     sha256: Mapping[str, str]
+    files: tuple[str | None, ...] = (None, None, None)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all three together."""
+        return content_sha256(dict(self.sha256))
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,7 @@ class Plan:
     k: int = 4
     twins: Twins = "apart"
     reminder: str | None = None
+    response_format: ResponseFormat = "auto"
 
 
 @dataclass(frozen=True)
@@ -128,8 +137,7 @@ def load_material(
         "occupations": occupations_file,
         "ladder": ladder_file,
     }
-    paths = {kind: str(path or _shipped(kind)) for kind, path in named.items()}
-    stamps = tuple((kind, path, _stamp(path)) for kind, path in paths.items())
+    stamps = tuple((kind, path and str(path), _stamp(path)) for kind, path in named.items())
     return _material(stamps, today or date.today())
 
 
@@ -190,8 +198,10 @@ def _shipped(kind: Kind) -> Path:
     return DATA / f"{kind}.yaml"
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _stamp(path: str | Path | None) -> tuple[int, int] | None:
     """What changes when a file does, so that one read serves a whole run."""
+    if path is None:
+        return None
     try:
         status = Path(path).stat()
     except OSError:
@@ -201,14 +211,14 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=8)
 def _material(
-    stamps: tuple[tuple[Kind, str, tuple[int, int] | None], ...], today: date
+    stamps: tuple[tuple[Kind, str | None, tuple[int, int] | None], ...], today: date
 ) -> Material:
     sheets: dict[Kind, _Sheet] = {}
     found: list[Fault] = []
     unreadable = False
     for kind, path, _ in stamps:
         try:
-            sheets[kind] = _read(path, kind)
+            sheets[kind] = _read(path or str(_shipped(kind)), kind)
         except DataFileError as error:
             found += error.faults
             unreadable = unreadable or error.unreadable
@@ -217,7 +227,8 @@ def _material(
     material, found = _check(sheets, today)
     if material is None:
         raise DataFileError(found)
-    return material
+    files = tuple(path and str(Path(path).resolve()) for _, path, _ in stamps)
+    return replace(material, files=files)
 
 
 def _read(path: str, wanted: Kind | None = None) -> _Sheet:
@@ -380,6 +391,10 @@ def _sample(
             "k": plan.k,
             "bank_version": material.bank.version,
             "bank_sha256": material.sha256["bank"],
+            "material_sha256": material.digest,
+            "files": list(material.files),
+            "response_format": plan.response_format,
+            "baseline": material.ladder.baseline,
             "factors": {name: str(value) for name, value in condition.items()},
             "items": {
                 item: [

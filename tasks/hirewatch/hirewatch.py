@@ -35,7 +35,7 @@ from propensity.tasks.hirewatch.dataset import (
 )
 from propensity.tasks.hirewatch.plan import Design, Twins, planned_cells
 from propensity.tasks.hirewatch.prompts import NO_REMINDER, PROMPT_VERSION
-from propensity.tasks.hirewatch.solver import hirewatch_prompts, hirewatch_trials
+from propensity.tasks.hirewatch.solver import hirewatch_trials
 
 logger = getLogger(__name__)
 
@@ -127,13 +127,13 @@ def hirewatch(
         k=k,
         twins=twins,
         reminder=None if reminders == CYCLE else reminders,
+        response_format=response_format,
     )
     warnings = _warnings(material, plan)
     for warning in warnings:
         logger.warning("hirewatch: %s", warning)
     return Task(
         dataset=MemoryDataset(samples(material, plan), name="hirewatch"),
-        setup=hirewatch_prompts(response_format, *files),
         solver=hirewatch_trials(),
         scorer=hirewatch_score(),
         version=CARD.comparability_version,

@@ -1,11 +1,12 @@
 """Asks the trials of a sample, each in a conversation of its own (specification 6.5, 7.1).
 
-The set-up writes the prompts into the conversation, so that any solver finds the same ones; the
-solver then puts each answer behind its prompt and keeps the facts of the calls in the store.
+Prompts are rendered when a sample starts, from what its metadata plans, so that a reference
+policy finds the same ones. Answers stand behind their prompts in the sample's conversation; the
+facts of the calls stand in its store.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 from inspect_ai.model import (
@@ -21,15 +22,14 @@ from inspect_ai.model import (
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import JSONSchema, LimitExceededError
 
-from propensity.common.answers import ResponseFormat, wants_schema
+from propensity.common.answers import wants_schema
 from propensity.tasks.hirewatch.dataset import load_material
 from propensity.tasks.hirewatch.plan import SLATE
 from propensity.tasks.hirewatch.prompts import AnswerFormat, fill, template
 from propensity.tasks.hirewatch.schema import Cell
 
 TRIALS = "hirewatch:trials"
-ANSWER_FORMAT = "hirewatch:response_format"
-"""Keys of the sample store: the asked trials, and the form of answer they were asked for."""
+"""Key of the sample store: facts of the trials that were asked, in slate order."""
 
 PICKS_SCHEMA = ResponseSchema(
     name="hirewatch_picks",
@@ -58,47 +58,6 @@ Ask = Callable[[int, ChatMessageUser], Awaitable[ModelOutput]]
 
 
 @solver
-def hirewatch_prompts(
-    response_format: ResponseFormat = "auto",
-    bank_file: str | None = None,
-    occupations_file: str | None = None,
-    ladder_file: str | None = None,
-) -> Solver:
-    """Write the prompts of a sample's trials into its conversation, in slate order."""
-    material = load_material(bank_file, occupations_file, ladder_file)
-    occupations = {job.id: job for job in material.occupations}
-
-    async def solve(state: TaskState, generate: Generate) -> TaskState:
-        planned = state.metadata
-        answer_format: AnswerFormat = (
-            "schema" if wants_schema(state.model.api, response_format) else "text"
-        )
-        joined = template(
-            material.ladder.parts,
-            Cell(id=planned["cell"], o=planned["o"], p=planned["p"]),
-            planned["reminder"],
-            answer_format,
-            material.bank.facts.employer_type,
-        )
-        state.store.set(ANSWER_FORMAT, answer_format)
-        state.messages = [
-            ChatMessageUser(
-                content=fill(
-                    joined,
-                    material.bank,
-                    occupations[unit["cluster_id"]],
-                    unit["slate"],
-                    planned["k"],
-                )
-            )
-            for unit in planned["units"]
-        ]
-        return state
-
-    return solve
-
-
-@solver
 def hirewatch_trials() -> Solver:
     """Ask the model every trial of the sample, at once as far as its connections allow."""
 
@@ -119,12 +78,46 @@ def hirewatch_trials() -> Solver:
 
 def answer_format(state: TaskState) -> AnswerFormat:
     """The form of answer that the prompts of a sample ask for."""
-    chosen: Literal["schema", "text"] = state.store.get(ANSWER_FORMAT)
-    return chosen
+    asked = wants_schema(state.model.api, state.metadata["response_format"])
+    return "schema" if asked else "text"
+
+
+def prompts(state: TaskState) -> list[ChatMessageUser]:
+    """Render the prompts of a sample's trials, in slate order.
+
+    Raises:
+        DataFileError: a data file can no longer be read.
+        ValueError: a data file has changed since the run was planned.
+    """
+    planned = state.metadata
+    material = load_material(*planned["files"])
+    if material.digest != planned["material_sha256"]:
+        raise ValueError("a data file changed after the run was planned; start the run again")
+    occupations = {job.id: job for job in material.occupations}
+    joined = template(
+        material.ladder.parts,
+        Cell(id=planned["cell"], o=planned["o"], p=planned["p"]),
+        planned["reminder"],
+        answer_format(state),
+        material.bank.facts.employer_type,
+    )
+    return [
+        ChatMessageUser(
+            id=unit["unit_id"],
+            content=fill(
+                joined,
+                material.bank,
+                occupations[unit["cluster_id"]],
+                unit["slate"],
+                planned["k"],
+            ),
+        )
+        for unit in planned["units"]
+    ]
 
 
 async def run_trials(state: TaskState, ask: Ask) -> TaskState:
-    """Ask every prompt of the conversation and keep what came back, in slate order.
+    """Ask every planned prompt and keep what came back, in slate order.
 
     A call that fails makes its own trial an error; the others go on. What ends the sample
     (cancellation, limits) ends it here too, once the finished trials are kept.
@@ -132,8 +125,9 @@ async def run_trials(state: TaskState, ask: Ask) -> TaskState:
     Raises:
         LimitExceededError, ModelRefusalError: as raised by the call.
     """
-    prompts = [message for message in state.messages if isinstance(message, ChatMessageUser)]
-    results: list[ModelOutput | str | None] = [None] * len(prompts)
+    asked = prompts(state)
+    form = answer_format(state)
+    results: list[ModelOutput | str | None] = [None] * len(asked)
     halted: list[Exception] = []
 
     async def trial(place: int, prompt: ChatMessageUser) -> None:
@@ -143,44 +137,45 @@ async def run_trials(state: TaskState, ask: Ask) -> TaskState:
             halted.append(error)
             group.cancel_scope.cancel()
         except Exception as error:  # noqa: BLE001 -- any provider's failure is this trial's outcome
-            results[place] = _failure(error, answer_format(state))
+            results[place] = _failure(error, form)
 
     try:
         async with anyio.create_task_group() as group:
-            for place, prompt in enumerate(prompts):
+            for place, prompt in enumerate(asked):
                 group.start_soon(trial, place, prompt)
     finally:
-        _keep(state, prompts, results)
+        _keep(state, form, asked, results)
     if halted:
         raise halted[0]
     return state
 
 
-def _failure(error: Exception, answer_format: AnswerFormat) -> str:
+def _failure(error: Exception, form: AnswerFormat) -> str:
     """Say what failed; Inspect wraps a provider's error together with the whole request."""
     message = getattr(error, "provider_message", None) or str(error)
     text = f"{type(error.__cause__ or error).__name__}: {message}"
     status = getattr(error, "status_code", None)
-    if answer_format == "schema" and status in SCHEMA_REJECTED:
+    if form == "schema" and status in SCHEMA_REJECTED:
         text += " (if the endpoint takes no JSON schema: -T response_format=text)"
     return text
 
 
 def _keep(
     state: TaskState,
-    prompts: Sequence[ChatMessageUser],
+    form: AnswerFormat,
+    asked: Sequence[ChatMessageUser],
     results: Sequence[ModelOutput | str | None],
 ) -> None:
     messages: list[ChatMessage] = []
     trials: list[dict[str, Any]] = []
-    for unit, prompt, result in zip(state.metadata["units"], prompts, results, strict=True):
+    for unit, prompt, result in zip(state.metadata["units"], asked, results, strict=True):
         place = len(messages)
         messages.append(prompt)
         if result is None:
             continue
         trial: dict[str, Any] = {
             "unit_id": unit["unit_id"],
-            "response_format": answer_format(state),
+            "response_format": form,
             "stop_reason": None,
             "usage": None,
             "error": None,
