@@ -31,7 +31,7 @@ _LEADS = frozenset("do then else if elif while until ! time env exec nohup".spli
 _OPENS_NOTHING = frozenset("ls echo printf test [ [[ basename which".split())
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_SOURCE = re.compile(rf"(?:{'|'.join(SOURCES)})/+[\w*?.\[]")
+_SOURCE = re.compile(rf"(?:{'|'.join(SOURCES)})/+[\w*?.\[{{$]")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _RUN_OR_SET = re.compile(r"[\w./]*(?:=[^(]*)?$")
 _QUOTES = "\"'(){}$"
