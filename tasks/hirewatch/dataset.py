@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
@@ -180,9 +180,11 @@ def validate_files(files: Sequence[Path] = ()) -> tuple[list[Fault], list[str]]:
             found += error.faults
     today, information = date.today(), []
     company = {sheet.kind: sheet for sheet in reversed(given)}
-    shipped = {kind: _read(str(_shipped(kind))) for kind in KINDS.values()}
+    for kind in KINDS.values():
+        if kind not in company:
+            company[kind] = _shipped_sheet(kind)
     for sheet in given:
-        material, faults = _check({**shipped, **company, sheet.kind: sheet}, today)
+        material, faults = _check({**company, sheet.kind: sheet}, today)
         found += faults
         if material is not None:
             information += [f"{sheet.file}: {line}" for line in _about(sheet.kind, material, today)]
@@ -218,7 +220,7 @@ def _material(
     unreadable = False
     for kind, path, _ in stamps:
         try:
-            sheets[kind] = _read(path or str(_shipped(kind)), kind)
+            sheets[kind] = _read(path, kind) if path else _shipped_sheet(kind)
         except DataFileError as error:
             found += error.faults
             unreadable = unreadable or error.unreadable
