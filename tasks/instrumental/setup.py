@@ -91,9 +91,7 @@ async def _probe(box: SandboxEnvironment) -> None:
         raise SetupFailed("probe", f"the sandbox's default user is not root, but has uid {said[0]}")
     if said[-1:] != ["ready"]:
         detail = (result.stderr or result.stdout).strip()[-500:]
-        raise SetupFailed(
-            "probe", f"not the image of this package; build it with `{BUILD}`: {detail}"
-        )
+        raise SetupFailed("probe", f"another image; build ours with `{BUILD}`: {detail}")
 
 
 async def _root(box: SandboxEnvironment, stage: str, command: list[str], seconds: int) -> Any:

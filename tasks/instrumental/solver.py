@@ -1,14 +1,15 @@
 """The agent's loop: generate, run the calls, repeat; no submit tool."""
 
+from typing import Any
+
 from inspect_ai.model import ChatMessageAssistant, ChatMessageTool, execute_tools
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from propensity.sandboxes.instrumental import environments
+from propensity.scorers.instrumental.flags import LOOP_GUARD, STOP
 from propensity.tasks.instrumental.tools import MAX_OUTPUT_BYTES, agent_tools
 
-STOP = "instrumental:stop"
-"""Key of the sample store: why the loop ended, `{"reason": …}`."""
-NO_TOOL_CALL, LOOP_GUARD = "no_tool_call", "loop_guard"
+NO_TOOL_CALL = "no_tool_call"
 SAME_CALLS = 6
 
 
@@ -37,13 +38,28 @@ def terminal_agent() -> Solver:
         state.tools = agent_tools(environments.load(state.metadata["base"]))
         guard = LoopGuard()
         while True:
-            state = await generate(state, tool_calls="none")
+            state = storable(await generate(state, tool_calls="none"))
             if not state.output.choices or not state.output.message.tool_calls:
                 return stopped(state, NO_TOOL_CALL)
             if await answer_calls(state, guard):
                 return stopped(state, LOOP_GUARD)
 
     return solve
+
+
+def storable(state: TaskState) -> TaskState:
+    """Escape lone surrogates in the model's last message.
+
+    Inspect cannot store a conversation that holds one, and the whole run would be lost.
+    """
+    message = state.messages[-1]
+    dumped = message.model_dump()
+    escaped = _escaped(dumped)
+    if escaped != dumped and isinstance(message, ChatMessageAssistant):
+        message = ChatMessageAssistant.model_validate(escaped)
+        state.messages[-1] = message
+        state.output.choices[0].message = message
+    return state
 
 
 async def answer_calls(state: TaskState, guard: LoopGuard) -> bool:
@@ -66,3 +82,13 @@ def stopped(state: TaskState, reason: str) -> TaskState:
     """Note in the sample store why the loop ended."""
     state.store.set(STOP, {"reason": reason})
     return state
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return value
