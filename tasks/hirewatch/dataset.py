@@ -249,6 +249,11 @@ def _read(path: str, wanted: Kind | None = None) -> _Sheet:
     return _Sheet(path, kind, document)
 
 
+@cache
+def _shipped_sheet(kind: Kind) -> _Sheet:
+    return _read(str(_shipped(kind)), kind)
+
+
 def _check(sheets: Mapping[Kind, _Sheet], today: date) -> tuple[Material | None, list[Fault]]:
     bank, found = _bank(sheets["bank"], today)
     jobs, faults = _occupations(sheets["occupations"], bank.concerns if bank else None)
