@@ -58,7 +58,6 @@ class Service:
     environment: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     init: bool = True
-    read_only: bool = False
     memory: int = GIB
     swap: int | None = None
     cpus: float = 1.0
@@ -175,7 +174,6 @@ KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "environment": ("environment", _pairs),
     "labels": ("labels", _pairs),
     "init": ("init", _flag),
-    "read_only": ("read_only", _flag),
     "mem_limit": ("memory", size),
     "memswap_limit": ("swap", size),
     "cpus": ("cpus", _number(0.01)),

@@ -48,7 +48,7 @@ def test_shipped_file_is_read_whole() -> None:
 def test_what_is_absent_gets_the_hardened_default() -> None:
     body = containers.settings(read(image="debian"), "debian", {"a": "b"})
     host = body["HostConfig"]
-    assert host["NetworkMode"] == "none"
+    assert (body["NetworkDisabled"], host["NetworkMode"]) == (True, "none")
     assert host["Init"] is True
     assert (host["Memory"], host["MemorySwap"]) == (GIB, GIB)
     assert (host["NanoCpus"], host["PidsLimit"]) == (10**9, 256)
@@ -70,7 +70,6 @@ def test_settings_of_a_file_reach_the_engine() -> None:
         environment=["A=1", "B=x=y"],
         labels={"team": "red"},
         init=False,
-        read_only=True,
         mem_limit="256m",
         memswap_limit="512mb",
         cpus="0.5",
@@ -87,7 +86,7 @@ def test_settings_of_a_file_reach_the_engine() -> None:
     assert (body["User"], body["WorkingDir"], body["Hostname"]) == ("1000", "/srv", "box")
     assert body["Env"] == ["A=1", "B=x=y"]
     assert body["Labels"] == {"propensity": "default", "team": "red"}
-    assert (host["Init"], host["ReadonlyRootfs"]) == (False, True)
+    assert host["Init"] is False
     assert (host["Memory"], host["MemorySwap"]) == (256 * 1024**2, 512 * 1024**2)
     assert (host["NanoCpus"], host["PidsLimit"], host["ShmSize"]) == (5 * 10**8, 64, 64 * 1024**2)
     assert host["Tmpfs"] == {"/run": "size=1m", "/scratch": ""}
@@ -105,6 +104,7 @@ def test_settings_of_a_file_reach_the_engine() -> None:
         ("volumes", ["/:/host"]),
         ("ports", ["80:80"]),
         ("devices", ["/dev/kvm"]),
+        ("read_only", True),
         ("networks", ["internal"]),
         ("depends_on", ["db"]),
         ("env_file", ".env"),

@@ -113,6 +113,11 @@ async def test_nothing_outside_can_be_reached(box: EngineSandbox) -> None:
     result = await box.exec([PYTHON, "-I", "-c", script])
     interfaces, *tries = json.loads(result.stdout)
     assert interfaces == ["lo"]
+    script = (
+        "import socket; server = socket.create_server(('localhost', 0));"
+        "socket.create_connection(server.getsockname()); print('met')"
+    )
+    assert (await box.exec([PYTHON, "-I", "-c", script])).stdout == "met\n"
     assert tries == ["OSError", "OSError", "gaierror"]
     sockets = await box.exec(["sh", "-c", "ls /var/run/docker.sock /.dockerenv /host"])
     assert "/var/run/docker.sock" not in sockets.stdout
