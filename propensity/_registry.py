@@ -18,7 +18,6 @@ from propensity.scorers.juice.scorer import juice_metrics as juice_metrics
 from propensity.scorers.juice.scorer import juice_score as juice_score
 from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
 from propensity.tasks.hirewatch.policies import hirewatch_policy as hirewatch_policy
-from propensity.tasks.hirewatch.solver import hirewatch_prompts as hirewatch_prompts
 from propensity.tasks.hirewatch.solver import hirewatch_trials as hirewatch_trials
 from propensity.tasks.instrumental.instrumental import instrumental as instrumental
 from propensity.tasks.instrumental.policies import instrumental_policy as instrumental_policy
