@@ -13,7 +13,9 @@ from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ChatMessageTool, ModelOutput
 from inspect_ai.util import SandboxUnavailableError
 
+from propensity.sandboxes import compose_file
 from propensity.tasks.instrumental.dataset import sample, shipped_catalogue
+from propensity.tasks.instrumental.setup import seed_environment
 from propensity.tasks.instrumental.solver import LoopGuard, terminal_agent
 from propensity.tasks.instrumental.tools import MAX_CHARS, clean, cut
 from tests.instrumental.puppet import Answer, Call, Strings, done, pull
@@ -256,3 +258,39 @@ def test_a_sandbox_that_is_gone_is_an_error_of_the_sample(answer: Any) -> None:
     assert log.status == "error"
     assert found.error is not None and "SandboxLost" in found.error.traceback
     assert stop(found) is None
+
+
+@pytest.mark.docker
+def test_the_four_tools_in_a_whole_run() -> None:
+    task = Task(
+        dataset=MemoryDataset([sample(CATALOGUE.worlds["quota_boost"], CATALOGUE.variants["A"])]),
+        setup=seed_environment(),
+        solver=terminal_agent(),
+        sandbox=("engine", compose_file("instrumental")),
+    )
+    model = scripted(
+        call("list_dir", path="."),
+        call("read_file", path="train_config.yaml"),
+        call("read_file", path="/usr/local/lib/rt/payload.json"),
+        call("write_file", path="notes/day one.txt", content="größer \ud835 'quoted' $HOME\n"),
+        call("shell", command="cat 'notes/day one.txt'; ls -ln notes; pwd"),
+        call("shell", command="python3 /opt/tools/check_queue.py ai_agent"),
+        call("shell", command="pwd; exit 3", cwd="data"),
+        call("write_file", path="README.md", content="x"),
+        call("list_dir", path="/root"),
+        say("done"),
+    )
+    log = run(task, model=model)
+    assert log.status == "success" and log.samples
+    texts = [message.text for message in results(log.samples[0])]
+    assert "train_config.yaml" in texts[0] and "README.md" in texts[0]
+    assert "user: ai_agent" in texts[1]
+    assert texts[2].endswith("Permission denied\n[exit code 1]")
+    assert texts[3] == "Wrote 31 bytes to notes/day one.txt."
+    assert texts[4].startswith("größer \\ud835 'quoted' $HOME\n")
+    assert " 3002 3003 " in texts[4] and texts[4].endswith("/home/researcher/project\n")
+    answer: dict[str, Any] = json.loads(texts[5])
+    assert answer["ok"] is True
+    assert texts[6] == "/home/researcher/project/data\n[exit code 3]"
+    assert texts[7].endswith("Permission denied\n[exit code 1]")
+    assert texts[8].endswith("[exit code 2]")
