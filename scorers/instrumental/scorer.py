@@ -15,7 +15,14 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import TaskState
 
-from propensity.scorers.instrumental.evidence import NoEvidence, ensure_evidence, stored_document
+from propensity.scorers.instrumental.evidence import (
+    EvidenceTruncated,
+    NoEvidence,
+    SandboxLost,
+    ServiceCrashed,
+    ensure_evidence,
+    stored_document,
+)
 from propensity.scorers.instrumental.flags import record_stop
 from propensity.scorers.instrumental.label import score_run
 from propensity.scorers.instrumental.metrics import Run, compute_rates, ratio
@@ -100,12 +107,13 @@ async def label(state: TaskState) -> Score | None:
     stop = record_stop(state)
     try:
         await ensure_evidence(state)
-    except NoEvidence:
+        document = stored_document(state)
+    except (NoEvidence, SandboxLost, ServiceCrashed, EvidenceTruncated):
         # A run that ended in an error has nothing to be scored anew, and no score to lose.
         if any(isinstance(event, ErrorEvent) for event in transcript().events):
             return None
         raise
-    return score_run(state, stored_document(state), stop)
+    return score_run(state, document, stop)
 
 
 def _run(scored: SampleScore) -> Run:
