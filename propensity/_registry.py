@@ -16,6 +16,8 @@ from propensity.scorers.instrumental.scorer import (
 from propensity.scorers.instrumental.scorer import instrumental_score as instrumental_score
 from propensity.scorers.juice.scorer import juice_metrics as juice_metrics
 from propensity.scorers.juice.scorer import juice_score as juice_score
+from propensity.scorers.rpeval.scorer import rpeval_metrics as rpeval_metrics
+from propensity.scorers.rpeval.scorer import rpeval_score as rpeval_score
 from propensity.tasks.hirewatch.hirewatch import hirewatch as hirewatch
 from propensity.tasks.hirewatch.policies import hirewatch_policy as hirewatch_policy
 from propensity.tasks.hirewatch.solver import hirewatch_trials as hirewatch_trials
@@ -26,3 +28,7 @@ from propensity.tasks.instrumental.solver import terminal_agent as terminal_agen
 from propensity.tasks.juice.juice import juice as juice
 from propensity.tasks.juice.policies import juice_policy as juice_policy
 from propensity.tasks.juice.solver import juice_answer as juice_answer
+from propensity.tasks.rpeval.policies import rpeval_policy as rpeval_policy
+from propensity.tasks.rpeval.reasoner import rp_reasoner as rp_reasoner
+from propensity.tasks.rpeval.rpeval import rpeval as rpeval
+from propensity.tasks.rpeval.solver import rpeval_answer as rpeval_answer
