@@ -26,7 +26,8 @@ def findings(reports: list[PackageReport]) -> list[str]:
         f"{found.rule.name if found.rule else '?'}: {found.file}:{found.line}: {found.message}"
         for report in reports
         for found in report.diagnostics
-        if found.status == "fail" or (found.rule and (report.name, found.rule.name) not in ACCEPTED)
+        if found.status != "suppressed"
+        and (report.name, found.rule.name if found.rule else "") not in ACCEPTED
     ]
 
 
