@@ -379,7 +379,7 @@ class TestFinding:
 ENDLESS = {"ignore_eos": True}
 
 AFTER_CLOSING = """
-import asyncio, json, os, threading
+import asyncio, json, os, threading, time
 from pathlib import Path
 import propensity.models.embedded
 from inspect_ai.model import GenerateConfig, get_model
@@ -409,6 +409,10 @@ async def main():
 asyncio.run(asyncio.sleep(0))
 before = kernel_threads()
 text, ports = asyncio.run(main())
+# The event loop's idle workers were told to end; they may take a moment.
+until = time.monotonic() + 10
+while threading.active_count() > 1 and time.monotonic() < until:
+    time.sleep(0.05)
 print(json.dumps({"text": text, "listening": ports, "sockets_left": len(sockets()),
     "threads_left": kernel_threads() - before, "python_threads": threading.active_count()}))
 """
