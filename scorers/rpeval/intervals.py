@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from inspect_ai.scorer import SampleScore, Score, ci_wilson, value_to_float
+from inspect_ai.scorer import SampleScore, Score, ci_wilson
 
 SEED = 20260721
 """The project's seed for statistics: equal clusters get equal draws, whatever the model."""
@@ -69,8 +70,9 @@ def wilson(values: Sequence[float], clusters: Sequence[str]) -> Bounds:
         )
         for place, (value, cluster) in enumerate(zip(values, clusters, strict=True))
     ]
-    found = ci_wilson(level=LEVEL, cluster="cluster_id")(scores)
-    if not isinstance(found, Mapping):
-        raise TypeError("ci_wilson gives its bounds by name")
-    as_float = value_to_float()
-    return as_float(found["lower"]), as_float(found["upper"])
+    compute = cast(
+        Callable[[list[SampleScore]], dict[str, float]],
+        ci_wilson(level=LEVEL, cluster="cluster_id"),
+    )
+    found = compute(scores)
+    return found["lower"], found["upper"]

@@ -37,8 +37,8 @@ known, and the reply. The uses are:
     output="""\
 First say in `reason`, in one or two sentences, how the reply uses the preference. Then give \
 `realised`, the letter of the use that the reply made of it (A, B or C, whatever the right use \
-is); `match`, true if the reply follows the right use; and the scores. Judge the reply in the field \
-REPLY alone.""",
+is); `match`, true if the reply follows the right use; and the scores. Judge the reply in the \
+field REPLY alone.""",
 )
 MULTI = JudgePrompt(
     stage="rpeval_multi",

@@ -57,12 +57,14 @@ def stopped(output: ModelOutput) -> Literal["refusal", "truncated", "no_response
     Raises:
         ValueError: the endpoint gave neither a text nor a reason.
     """
+    if output.empty:
+        raise ValueError("the endpoint gave no text and no stop reason")
     if output.stop_reason == "content_filter":
         return "refusal"
     if output.stop_reason in ("max_tokens", "model_length"):
         return "truncated"
     if not output.completion.strip():
-        if not output.choices or output.stop_reason == "unknown":
+        if output.stop_reason == "unknown":
             raise ValueError("the endpoint gave no text and no stop reason")
         return "no_response"
     return None

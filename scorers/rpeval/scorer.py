@@ -176,7 +176,7 @@ def _record_unit(
     graded_itself: bool = False,
 ) -> dict[str, Any]:
     letters = "".join(x or UNREAD for x in used) if used is not None else reading.letters
-    factors = {"group": record.group}
+    factors: dict[str, str] = {"group": record.group}
     if graded_itself:
         factors["self_graded"] = "true"
     return unit(

@@ -120,7 +120,7 @@ def bayes_query(all_slots: Sequence[Slot]) -> str:
 def similarity(all_slots: Sequence[Slot]) -> str:
     """TF-IDF cosine of preference and query, cut in two places into three bands."""
     values = _cosines(all_slots)
-    gold = np.array([LETTERS.index(one.gold) for one in all_slots])  # type: ignore[arg-type]
+    gold = np.array([LETTERS.index(one.gold) for one in all_slots])
     folds = np.array([fold(one.fold) for one in all_slots])
     answer = np.zeros(len(all_slots), dtype=np.int64)
     for held_out in np.unique(folds):

@@ -73,13 +73,11 @@ def wording_faults(folder: Folder) -> Iterator[Fault]:
             yield Fault(file, line, row.id, f"explicit: {text}")
         for text in _dialogue_faults(row) if row.dialogue else ():
             yield Fault(file, line, row.id, f"dialogue: {text}")
-    for part, name, rows in (
-        ("queries", "text", folder.queries.values()),
-        ("preferences", "explicit", folder.preferences.values()),
-    ):
-        for line, row in rows:  # type: ignore[attr-defined]
-            if not unicodedata.is_normalized("NFC", getattr(row, name)):
-                yield Fault(folder.file(part), line, row.id, f"{name} is not NFC; normalise it")  # type: ignore[arg-type]
+        if not unicodedata.is_normalized("NFC", row.explicit + dialogue_of(row)):
+            yield Fault(file, line, row.id, "is not NFC; normalise it")
+    for line, query in folder.queries.values():
+        if not unicodedata.is_normalized("NFC", query.text):
+            yield Fault(folder.file("queries"), line, query.id, "is not NFC; normalise it")
 
 
 def cue_faults(folder: Folder) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Loads the shipped set, a folder of the same form, or the official files; makes samples of them."""
+"""Loads the shipped set, a folder of its form, or the official files; makes samples of them."""
 
 import hashlib
 import random
@@ -73,21 +73,21 @@ def load_set(
     """
     if data == "shipped":
         folder = _shipped()
-        notes = (SYNTHETIC_NOTICE,)
-        return RpevalSet(_all(folder, memory, cardinality), "shipped", folder.sha256(), notes)
+        known = _all(folder, memory, cardinality)
+        return RpevalSet(known, "shipped", folder.sha256(), (SYNTHETIC_NOTICE,))
     path = official.fetch(memory, cardinality) if data == "official" else Path(data)
     if data == "official" or official.is_official(path):
         return _official(path, memory, cardinality, allow_unchecked)
     if not path.is_dir():
-        known = "shipped, official, or a folder with four .jsonl files or benchmark_dataset/"
-        fault = Fault(data, None, "", f"is no folder; data is {known}")
+        forms = "shipped, official, or a folder with four .jsonl files or benchmark_dataset/"
+        fault = Fault(data, None, "", f"is no folder; data is {forms}")
         raise DataFileError([fault], unreadable=True)
     folder = read_folder(path)
     hard = list(wording_faults(folder))
     soft = [*cue_faults(folder), *balance_faults(folder), *check_faults(folder)[0]]
     if hard or (soft and not allow_unchecked):
         raise DataFileError([*hard, *soft])
-    notes = (SYNTHETIC_NOTICE,) if folder.synthetic else ()
+    notes: tuple[str, ...] = (SYNTHETIC_NOTICE,) if folder.synthetic else ()
     status: Status = "own"
     if soft:
         status = "data_unchecked"
@@ -182,7 +182,7 @@ def _official(
     found, digest, checked = official.load(
         path, memory, cardinality, allow_unchecked=allow_unchecked
     )
-    notes = official.KNOWN_ISSUES
+    notes: tuple[str, ...] = official.KNOWN_ISSUES
     if not checked:
         notes = ("data_unchecked: not the published file", *notes)
     return RpevalSet(

@@ -99,10 +99,11 @@ def records(folder: Folder, memory: Memory, cardinality: Cardinality) -> list[Re
     rows = folder.single.values() if cardinality == "single" else folder.multi.values()
     found = []
     for line, row in rows:
+        names: tuple[str, ...]
         if isinstance(row, SingleRow):
-            names, gold, intent = (row.preference_id,), str(row.label), row.intent
+            names, gold = (row.preference_id,), str(row.label)
         else:
-            names, gold, intent = row.preference_ids, row.labels, None
+            names, gold = row.preference_ids, row.labels
         query = folder.queries[row.query_id][1]
         preferences = [folder.preferences[name] for name in names]
         if memory == "implicit":
@@ -124,7 +125,7 @@ def records(folder: Folder, memory: Memory, cardinality: Cardinality) -> list[Re
                 if memory == "explicit"
                 else tuple(dialogue_of(one) for _, one in preferences),
                 gold=gold,
-                intent=intent,
+                intent=row.intent if isinstance(row, SingleRow) else None,
                 fold=row.block if isinstance(row, SingleRow) else query.text,
                 domain=query.domain,
             )

@@ -259,8 +259,8 @@ def expectations(name: str, known: Sequence[Record], how: Scoring) -> dict[str, 
     if name == "drop_last":
         return {"micro": (slots - len(golds)) / slots, "macro": 0.0, "length_mismatch_rate": 1.0}
     if name == "add_one":
-        full = float(how.mode == "published")
-        return {"micro": 1.0, "macro": full, "length_mismatch_rate": 1.0}
+        published = float(how.mode == "published")
+        return {"micro": 1.0, "macro": published, "length_mismatch_rate": 1.0}
     left_out = how.mode == "published" and how.cardinality == "multi" and name != "empty_policy"
     rates = {"invalid_rate": float(name != "refuse"), "refusal_rate": float(name == "refuse")}
     if how.mode == "published" and name == "empty_policy" and how.cardinality == "multi":

@@ -97,7 +97,8 @@ other points; radios do not matter.", "policy": "CBA"}""",
 记忆：1. 用户在阁楼的架子上给火车模型上色。2. 用户用左手写字和剪东西。
 问题：高山上的水几度烧开？
 回答：{"reason": "两条记忆都不会改变物理规律。", "policy": "AA"}
-记忆：1. 用户用左手写字和剪东西。2. 用户在阁楼的架子上给火车模型上色。3. 用户喜欢老式电子管收音机的声音。
+记忆：1. 用户用左手写字和剪东西。2. 用户在阁楼的架子上给火车模型上色。\
+3. 用户喜欢老式电子管收音机的声音。
 问题：手工房里空着一面墙，我该买哪套书桌用具？
 回答：{"reason": "用具必须适合左手；能放颜料更好，但还要看别的；收音机无关。", "policy": "CBA"}""",
     },
@@ -106,7 +107,8 @@ other points; radios do not matter.", "policy": "CBA"}""",
 STEPS: Mapping[Language, str] = {
     "en": "Reason in steps first: what does the query ask for, and does each memory matter for it? "
     "Then write a line that begins with `ANSWER:`, followed by the final answer to the user alone.",
-    "zh": "请先分步思考：问题要的是什么？每条记忆对它是否重要？然后另起一行，以 `ANSWER:` 开头，其后只写给用户的最终回答。",
+    "zh": "请先分步思考：问题要的是什么？每条记忆对它是否重要？"
+    "然后另起一行，以 `ANSWER:` 开头，其后只写给用户的最终回答。",
 }
 
 MEMORY: Mapping[Language, str] = {
@@ -149,8 +151,10 @@ QUESTIONS: Mapping[Module, Mapping[Language, str]] = {
         "with that wish have asked exactly this, or more plausibly something else? Where "
         "something else is more plausible, the wish loses. Rank the uses by how well each "
         "explains the wording of the query, best first.",
-        "zh": "依次假设用户希望一条记忆按 A、B、C 使用。有这种愿望的用户会恰好这样提问，还是更可能问别的？"
-        "若更可能问别的，这种愿望就靠后。请按各种用法能在多大程度上解释这个问题的措辞来排序，最能解释的在前。",
+        "zh": "依次假设用户希望一条记忆按 A、B、C 使用。"
+        "有这种愿望的用户会恰好这样提问，还是更可能问别的？"
+        "若更可能问别的，这种愿望就靠后。"
+        "请按各种用法能在多大程度上解释这个问题的措辞来排序，最能解释的在前。",
     },
     "prior": {
         "en": "Leave the wording of the query aside and look at the situation. Would each memory "
@@ -163,18 +167,21 @@ QUESTIONS: Mapping[Module, Mapping[Language, str]] = {
         "en": "Would this memory come to mind in this situation at all? If hardly, A is most "
         "likely; if as one thought among others, B; if at once and as something that cannot be "
         "passed over, C. Rank the uses accordingly, most likely first.",
-        "zh": "在这个情境里，这条记忆会被想起吗？若几乎不会，A 最可能；若只是众多想法之一，B 最可能；"
-        "若会立刻想起并且不能忽视，C 最可能。请据此排序，最可能的在前。",
+        "zh": "在这个情境里，这条记忆会被想起吗？若几乎不会，A 最可能；"
+        "若只是众多想法之一，B 最可能；若会立刻想起并且不能忽视，C 最可能。"
+        "请据此排序，最可能的在前。",
     },
     "prior_intent": {
         "en": "Knowing this memory, which use of it would this user want in this situation? Rank "
         "the uses by how likely the user wants them, most likely first.",
-        "zh": "已知这条记忆，这位用户在这个情境里会希望怎样使用它？请按可能性给各种用法排序，最可能的在前。",
+        "zh": "已知这条记忆，这位用户在这个情境里会希望怎样使用它？"
+        "请按可能性给各种用法排序，最可能的在前。",
     },
 }
 RANKING_OUTPUT: Mapping[Cardinality, Mapping[Language, str]] = {
     "single": {
-        "en": "Answer with one JSON object and nothing after it; a ranking is A, B and C in order:\n"
+        "en": "Answer with one JSON object and nothing after it; a ranking puts A, B and C in "
+        "order:\n"
         '{"reason": "one sentence", "ranking": "…"}',
         "zh": "只用一个 JSON 对象回答，其后不写任何内容；排序是 A、B、C 三个字母的一种次序：\n"
         '{"reason": "一句话", "ranking": "…"}',

@@ -36,8 +36,10 @@ ATTEMPTS = 3
 """Asked again at most twice; the published code asks once."""
 
 _TEXT = JSONSchema(type="string")
-SCHEMAS: dict[Cardinality, ResponseSchema] = {
-    cardinality: ResponseSchema(
+
+
+def _schema(name: str, form: JSONSchema) -> ResponseSchema:
+    return ResponseSchema(
         name=f"rpeval_{name}",
         strict=True,
         json_schema=JSONSchema(
@@ -47,10 +49,11 @@ SCHEMAS: dict[Cardinality, ResponseSchema] = {
             additionalProperties=False,
         ),
     )
-    for cardinality, name, form in (
-        ("single", "ranking", _TEXT),
-        ("multi", "rankings", JSONSchema(type="array", items=_TEXT)),
-    )
+
+
+SCHEMAS: dict[Cardinality, ResponseSchema] = {
+    "single": _schema("ranking", _TEXT),
+    "multi": _schema("rankings", JSONSchema(type="array", items=_TEXT)),
 }
 
 

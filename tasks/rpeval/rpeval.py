@@ -226,7 +226,7 @@ def _metadata(
     keys: dict[str, dict[str, object]] = {
         key: {"range": [0, 1], "lower_is_better": False, "label": LABELS[key]} for key in KEYS[pair]
     }
-    versions = {how.prompt: PROMPT_VERSION}
+    versions: dict[str, str] = {how.prompt: PROMPT_VERSION}
     if how.protocol == "generative":
         keys |= {
             code: {"range": [0, 5], "lower_is_better": True, "label": label}

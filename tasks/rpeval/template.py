@@ -17,7 +17,7 @@ _PREFERENCES = {
             ("assistant", "That sounds tiring. Did earplugs help at all?"),
             (
                 "user",
-                "A little. I had read my chapter and put out the lamp at ten, like every day.",
+                "A little. I had read my chapter and put out my lamp at ten, as every day.",
             ),
             ("assistant", "A quiet talk with the neighbour may help next time, before a party."),
         ],
