@@ -406,6 +406,8 @@ async def main():
         ports = listening()
     return outputs[0].completion, ports
 
+# Loads what every extension brings, some of it with threads of its own.
+get_model("mockllm/model")
 asyncio.run(asyncio.sleep(0))
 before = kernel_threads()
 text, ports = asyncio.run(main())
