@@ -3,16 +3,18 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from propensity.scorers.juice.answers import Answer, parse_answer
+from propensity.scorers.juice.answers import Answer, AnswerReason, parse_answer
 from propensity.scorers.juice.comparison import Gold, Values, compare
 from propensity.scorers.juice.metrics import Row, compute_metrics
 from propensity.scorers.juice.placing import Item
 from propensity.scorers.juice.records import Response, Settings
+from propensity.scorers.juice.taxonomy import LOGICAL
 from propensity.tasks.juice.policies import POLICIES
 from tests.juice.builders import (
     EXPLICIT,
@@ -168,9 +170,6 @@ def test_gold_that_is_nowhere_stays_in_the_denominator() -> None:
     assert (figures["recall"], figures["recall_located"]) == (0.5, 1.0)
 
 
-LOGICAL = "Logical Error"
-
-
 def logical_response() -> Response:
     return response(
         TEXT,
@@ -303,8 +302,8 @@ def test_sentence_indices_that_do_not_exist_are_false_positives() -> None:
 
 def test_an_unreadable_answer_is_no_prediction() -> None:
     of = FIXTURE[0]
-    for reason in ("invalid_response_format", "no_response", "refusal", "truncated"):
-        values = scored(of, Answer(reason))  # type: ignore[arg-type]
+    for reason in get_args(AnswerReason):
+        values = scored(of, Answer(reason))
         assert (values["n_pred"], values["n_gold"], values["invalid"]) == (0, 4, 1)
         assert values["valid_gold"] == 0
         flagged = {name for name in ("no_response", "refusal", "truncated") if values[name]}

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -127,7 +128,8 @@ def noisy(seed: int, responses: int = 60) -> list[list[list[bool]]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_alpha_is_that_of_inspect(seed: int) -> None:
     ratings = noisy(seed)
-    inspects = krippendorff_alpha(level="nominal")(
+    of_inspect: Callable[[list[SampleScore]], object] = krippendorff_alpha(level="nominal")  # type: ignore[assignment]
+    inspects = of_inspect(
         [
             SampleScore(score=Score(value=[float(one) for one in unit]))
             for units in ratings
@@ -140,7 +142,8 @@ def test_alpha_is_that_of_inspect(seed: int) -> None:
 
 
 def test_alpha_is_not_defined_where_nothing_varies() -> None:
-    for ratings in ([], [[]], [[[True, True]], [[True, True]]], [[[True]], [[False]]]):
+    cases: list[list[list[list[bool]]]] = [[], [[]], [[[True, True]]] * 2, [[[True]], [[False]]]]
+    for ratings in cases:
         found = alpha(ratings)
         assert all(math.isnan(value) for value in found)
     alone = alpha([[[True, True], [False, False]]])
