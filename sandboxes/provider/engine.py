@@ -288,14 +288,17 @@ class EngineSandbox(SandboxEnvironment):
                 raise error
         code = done.code
         if code in (126, 127) and (not done.started or timeout is not None):
-            code = await self._explain(done, cmd[0], settings)
+            wrapper = SHELL if timeout is None else TIMEOUT
+            code = await self._explain(done, cmd[0], wrapper, settings)
         elif code > 128:
             await self._still_there()
         return ExecResult(code == 0, code, _text(done.stdout), _text(done.stderr))
 
-    async def _explain(self, done: Done, program: str, settings: dict[str, Any]) -> int:
+    async def _explain(
+        self, done: Done, program: str, wrapper: str, settings: dict[str, Any]
+    ) -> int:
         """Exit code to report for a command that may not have been started."""
-        words = [SHELL, "-c", _PROBE, "sh", program, settings["workdir"], TIMEOUT]
+        words = [SHELL, "-c", _PROBE, "sh", program, settings["workdir"], wrapper]
         probe = await self._run(words, None, FILE_SECONDS, **settings | {"workdir": "/"})
         said = _text(done.stderr).strip()
         if not probe.started:
@@ -308,7 +311,7 @@ class EngineSandbox(SandboxEnvironment):
         if done.started or probe.code == 0:
             return done.code
         if probe.code == 4:
-            raise SandboxUnavailableError(f"The image has no {TIMEOUT}: {said}")
+            raise SandboxUnavailableError(f"The image has no {wrapper}: {said}")
         return 127 if probe.code == 127 else done.code
 
     async def _run(
