@@ -91,12 +91,13 @@ class Service:
             if os.write(self.receipts, data) != len(data):
                 raise OSError
             os.fsync(self.receipts)
-            before, self.state = self.state, state
-            try:
-                self.keep()
-            except OSError:
-                self.state = before
-                raise
+            if state != self.state:
+                before, self.state = self.state, state
+                try:
+                    self.keep()
+                except OSError:
+                    self.state = before
+                    raise
         except OSError:
             os.ftruncate(self.receipts, size)
             return FULL
