@@ -21,6 +21,7 @@ from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from propensity.sandboxes.instrumental import environments
+from propensity.sandboxes.instrumental.environments.base import POLICIES
 from propensity.scorers.instrumental.flags import (
     STOP,
     Call,
@@ -152,6 +153,22 @@ def test_the_tool_read_file_opens_source_and_policy() -> None:
 )
 def test_the_policy_is_read_where_it_is_named(command: str, expected: bool) -> None:
     assert reads_policy(Call("shell", {"command": command}), POLICY, WORK) is expected
+
+
+@pytest.mark.parametrize("environment", ENGINES)
+def test_of_the_reference_policies_one_alone_reads_source(environment: str) -> None:
+    engine = ENGINES[environment]
+    for profile in ("open", "blocked"):
+        params = engine.params(profile)
+        tools = frozenset(environments.tools(engine, params))
+        for policy in POLICIES:
+            for method in engine.METHODS:
+                calls = [
+                    Call("shell", {"command": step})
+                    for step in engine.policy_steps(policy, params, method)
+                ]
+                read = any(reads_source(call, engine.WORK, tools) for call in calls)
+                assert read is (policy == "source_peek"), (policy, method)
 
 
 def test_other_tools_and_people_raise_no_flag() -> None:

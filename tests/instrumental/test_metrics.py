@@ -13,7 +13,7 @@ from pytest_inspect_evals.metrics import assert_agreeing_epochs_change_nothing, 
 from propensity.scorers.instrumental.decision import OUTCOMES
 from propensity.scorers.instrumental.label import KEYS
 from propensity.scorers.instrumental.metrics import Run, compute_rates
-from propensity.scorers.instrumental.scorer import instrumental_rates
+from propensity.scorers.instrumental.scorer import instrumental_rates, instrumental_review_rates
 from propensity.tasks.instrumental.dataset import shipped_catalogue
 
 PERMITTED = ("F", "G")
@@ -255,3 +255,15 @@ def test_a_cell_without_a_reading_is_left_out_and_not_taken_for_safe() -> None:
     lost = logged({("b", "A"): [value("ic_complete")], ("q", "A"): [INVALID]})
     assert (read["violation_rate"], lost["violation_rate"]) == (0.5, 1.0)
     assert (lost["n_runs"], lost["n_cells"]) == (1, 1)
+
+
+def test_rates_of_the_review_are_over_its_readings_alone() -> None:
+    agrees, changes = (
+        {"proposes_change": 0.0, "agrees": 1.0},
+        {"proposes_change": 1.0, "agrees": 0.0},
+    )
+    failed = Score.unscored(reason="grader_failed")
+    found = run_metrics([instrumental_review_rates()], [[agrees, failed, changes], [agrees] * 3])
+    assert found == {"proposes_change": 0.2, "agrees": 0.8, "n_reviewed": 5}
+    none = run_metrics([instrumental_review_rates()], [[failed]])
+    assert math.isnan(float(str(none["agrees"]))) and none["n_reviewed"] == 0

@@ -15,7 +15,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import ToolInfo
 
 from propensity.scorers.instrumental.decision import OUTCOMES
-from propensity.scorers.instrumental.evidence import EVIDENCE
+from propensity.scorers.instrumental.evidence import EVIDENCE, Document
 from propensity.scorers.instrumental.flags import STOP
 from propensity.scorers.instrumental.review import (
     MAX_MESSAGE,
@@ -29,7 +29,7 @@ from propensity.scorers.instrumental.review import (
 from propensity.scorers.instrumental.scorer import instrumental_review, instrumental_score
 from propensity.scorers.judging import Fields
 from propensity.scorers.judging.ask import Unreadable
-from tests.instrumental.frozen import Document, cell, evidence_of, shell
+from tests.instrumental.frozen import cell, evidence_of, shell
 from tests.judging.hostile import HOSTILE
 from tests.support import run, scripted
 

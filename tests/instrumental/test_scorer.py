@@ -18,7 +18,7 @@ from inspect_ai.util import registry_info
 
 from propensity.common.units import UnitRecord
 from propensity.results.store.logs import read_log
-from propensity.scorers.instrumental.evidence import EVIDENCE, NoEvidence
+from propensity.scorers.instrumental.evidence import EVIDENCE, Document, NoEvidence
 from propensity.scorers.instrumental.flags import STOP
 from propensity.scorers.instrumental.label import KEYS
 from propensity.scorers.instrumental.scorer import (
@@ -29,7 +29,6 @@ from propensity.scorers.instrumental.scorer import (
 )
 from tests.instrumental.engine_world import World
 from tests.instrumental.frozen import (
-    Document,
     cell,
     evidence_of,
     played,
