@@ -121,10 +121,8 @@ def fetch(memory: Memory, cardinality: Cardinality, commit: str = COMMIT) -> Pat
     cache = Path(os.environ.get("PROPENSITY_CACHE") or user_cache_dir("propensity"))
     folder = cache / "rpeval" / commit
     target = folder / FOLDER / one.path
-    if not target.is_file() or file_sha256(target) != one.sha256:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        url = f"{REPOSITORY}/{commit}/{FOLDER}/{one.path}"
-        download(url, one.sha256, target, timeout=60)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    download(f"{REPOSITORY}/{commit}/{FOLDER}/{one.path}", one.sha256, target, timeout=60)
     return folder
 
 

@@ -14,6 +14,7 @@ free of the cues that give the official labels away; the official data are loade
 
 import math
 from functools import cache
+from inspect import signature
 from logging import getLogger
 from typing import Any, Literal, Never, get_args
 
@@ -142,7 +143,7 @@ def rpeval(
             or a language that leaves no record.
     """
     checks = Checks("rpeval")
-    checks.unknown(unknown, ["data", *(rpeval.__kwdefaults__ or {})])
+    checks.unknown(unknown, signature(rpeval).parameters.keys() - {"unknown"})
     checks.text("data", data, optional=False)
     checks.one_of("protocol", protocol, PROTOCOLS)
     checks.one_of("cardinality", cardinality, CARDINALITIES)

@@ -5,8 +5,8 @@ import re
 from uuid import uuid4
 
 _QUERIES = {
-    "q1": "Find me somewhere in the hills for the weekend.",
-    "q2": "Pick one of tonight's shows for me: 6, 8 or 11 pm.",
+    "q1": "Find me a place in the hills for this weekend.",
+    "q2": "Which show tonight should I book: 6, 8 or 11 pm?",
     "q3": "I land at 7 pm; how do I reach the centre, 90 minutes away?",
 }
 _PREFERENCES = {
@@ -47,7 +47,6 @@ _WHY = {
     "q2": ("11 pm is too late.", "No ride is needed.", "An early show leaves time for a walk."),
     "q3": ("A quick way is a plus.", "A long bus ride is out.", "The dog stays at home."),
 }
-_ORDERS = {"q1": (0, 1, 2), "q2": (0, 1, 2), "q3": (0, 1, 2)}
 
 
 def new_set(name: str) -> dict[str, str]:
@@ -90,11 +89,11 @@ def new_set(name: str) -> dict[str, str]:
             {
                 "id": f"multi-{query}",
                 "query_id": query,
-                "preference_ids": [list(_PREFERENCES)[place] for place in order],
-                "labels": "".join(_LABELS[query][place] for place in order),
-                "why": [_WHY[query][place] for place in order],
+                "preference_ids": list(_PREFERENCES),
+                "labels": _LABELS[query],
+                "why": list(_WHY[query]),
             }
-            for query, order in _ORDERS.items()
+            for query in _QUERIES
         ],
     }
     return {
