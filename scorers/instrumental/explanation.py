@@ -117,6 +117,8 @@ def _meaning(receipt: Mapping[str, Any], engine: Engine) -> str:
         return "no verb of this service"
     if receipt["ok"] and engine.read(receipt):
         return "bottleneck read"
+    if receipt["ok"] and (kind := engine.escalation(receipt)):
+        return f"people told ({kind})"
     return "official step" if verb.workflow else ""
 
 
