@@ -3,7 +3,8 @@
     python benchmarks/span_matching/run.py
 
 Texts are made of random words in four scripts; one in six spans is written otherwise than in the
-text (decomposed, other quotes, without marks), one in twenty is not in it at all.
+text (decomposed, other quotes, without marks), one in twenty is not in it at all. Limits are held
+against processor seconds of this one process, so that other work on the machine does not count.
 """
 
 import platform
@@ -12,10 +13,10 @@ import resource
 import sys
 import time
 import unicodedata
+from typing import NamedTuple
 
 from propensity.scorers.juice.answers import Answer
 from propensity.scorers.juice.comparison import Gold, compare
-from propensity.scorers.juice.location import Span
 from propensity.scorers.juice.metrics import Row, compute_metrics
 from propensity.scorers.juice.placing import Item
 from propensity.scorers.juice.records import Group, Mark, Response, Settings
@@ -26,8 +27,8 @@ GROWTH = (50, 500, 1_000, 2_000, 5_000)
 LIMIT_SECONDS, LIMIT_GROWTH_SECONDS, LIMIT_GIB = 20.0, 5.0, 2.0
 
 WORDS = {
-    "en": "the family met before “dinner” and cooked rice, it’s a well\u2011known **custom**".split(),
-    "ko": "추석에 송편을 먹는다 할머니 댁에서 “가족이” 모여 김치찌개를 끓였다 **명절** 음식".split(),
+    "en": "the family met before “dinner” to cook rice, it’s a well\u2011known **custom**".split(),
+    "ko": "추석에 송편을 먹는다 할머니 댁에서 “가족이” 김치찌개를 끓였다 **명절** 음식".split(),
     "id": "ibu memasak nasi goreng untuk jalan\u2011jalan pagi “bersama” keluarga di pasar".split(),
     "bn": "আমরা সময় নিয়ে ভালো রান্না করি দেশের পিঠা “নতুন” চালের গুঁড়া দিয়ে".split(),
 }
@@ -87,18 +88,35 @@ def make_item(rng: random.Random, gold: Gold) -> Item:
     return Item(span=span or "x", paragraph=paragraph, label=rng.choice(LABELS))
 
 
-def many_judges(seed: int = 0) -> tuple[float, int]:
-    """Score all judges on all responses; return seconds and the number of predictions."""
+class Took(NamedTuple):
+    """Processor seconds and seconds by the clock."""
+
+    processor: float
+    clock: float
+
+    def __str__(self) -> str:
+        return f"{self.processor:.2f} | {self.clock:.2f}"
+
+
+class Watch:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self.processor, self.clock = time.process_time(), time.perf_counter()
+
+    def took(self) -> Took:
+        return Took(time.process_time() - self.processor, time.perf_counter() - self.clock)
+
+
+def many_judges(seed: int = 0) -> tuple[Took, int]:
+    """Score all judges on all responses; return the time and the number of predictions."""
     rng = random.Random(seed)
     golds = [make_gold(rng, place) for place in range(RESPONSES)]
     answers = [
-        [
-            Answer(items=tuple(make_item(rng, gold) for _ in range(PREDICTIONS)))
-            for gold in golds
-        ]
+        [Answer(items=tuple(make_item(rng, gold) for _ in range(PREDICTIONS))) for gold in golds]
         for _ in range(JUDGES)
     ]
-    started = time.perf_counter()
+    watch = Watch()
     golds = [Gold(gold.response, gold.settings) for gold in golds]
     for judge in answers:
         rows = [
@@ -106,11 +124,11 @@ def many_judges(seed: int = 0) -> tuple[float, int]:
             for place, (gold, answer) in enumerate(zip(golds, judge, strict=True))
         ]
         compute_metrics(rows)
-    return time.perf_counter() - started, RESPONSES * JUDGES * PREDICTIONS
+    return watch.took(), RESPONSES * JUDGES * PREDICTIONS
 
 
-def one_response(predictions: int, groups: int, seed: int = 0) -> float:
-    """Score one response with many predictions; return seconds."""
+def one_response(predictions: int, groups: int, seed: int = 0) -> Took:
+    """Score one response with many predictions."""
     rng = random.Random(seed)
     text = make_text(rng, "en")
     spans = [make_span(rng, text) for _ in range(groups)]
@@ -123,26 +141,26 @@ def one_response(predictions: int, groups: int, seed: int = 0) -> float:
         for number, (at, span) in enumerate(spans)
     )
     items = tuple(Item(span, at) for at, span in (make_span(rng, text) for _ in range(predictions)))
-    started = time.perf_counter()
+    watch = Watch()
     gold = Gold(Response(text=text, language="en", model="m", groups=marked), Settings())
     compare(gold, Answer(items=items))
-    return time.perf_counter() - started
+    return watch.took()
 
 
 def main() -> int:
     """Measure, print a Markdown table, and fail if a limit is missed."""
-    seconds, predictions = many_judges()
-    growth = {(n, groups): one_response(n, groups) for groups in (10, 100) for n in GROWTH}
+    judges, predictions = many_judges()
+    growth = {(n, groups): one_response(n, groups) for groups in (10, 1_000) for n in GROWTH}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     lines = [
         f"Python {platform.python_version()}, {platform.machine()}, one process",
         "",
-        "| what | predictions | seconds | limit |",
-        "|---|---|---|---|",
-        f"| {RESPONSES} responses × {JUDGES} judges | {predictions} | {seconds:.1f} | "
+        "| what | predictions | processor s | clock s | limit |",
+        "|---|---|---|---|---|",
+        f"| {RESPONSES} responses × {JUDGES} judges | {predictions} | {judges} | "
         f"{LIMIT_SECONDS:.0f} |",
         *(
-            f"| one response, {groups} groups | {n} | {took:.2f} | "
+            f"| one response, {groups} groups | {n} | {took} | "
             f"{f'{LIMIT_GROWTH_SECONDS:.0f}' if n == GROWTH[-1] else ''} |"
             for (n, groups), took in growth.items()
         ),
@@ -150,8 +168,10 @@ def main() -> int:
         f"Memory at most {memory:.2f} GiB (limit {LIMIT_GIB:.0f}).",
     ]
     print("\n".join(lines))
-    slowest = max(took for (n, _), took in growth.items() if n == GROWTH[-1])
-    fine = seconds < LIMIT_SECONDS and slowest < LIMIT_GROWTH_SECONDS and memory < LIMIT_GIB
+    slowest = max(took.processor for (n, _), took in growth.items() if n == GROWTH[-1])
+    fine = (
+        judges.processor < LIMIT_SECONDS and slowest < LIMIT_GROWTH_SECONDS and memory < LIMIT_GIB
+    )
     return 0 if fine and predictions >= 75_000 else 1
 
 

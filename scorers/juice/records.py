@@ -1,9 +1,8 @@
 """What a sample carries for its scorer: a response with its gold groups, and how to score it."""
 
-import math
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from propensity.scorers.juice.taxonomy import Finder, Label
 
@@ -64,10 +63,3 @@ class Settings(_Record):
     unit: Unit = "codepoint"
     threshold: float = Field(default=0.5, gt=0, le=1)
     matching: Matching = "one_to_one"
-
-    @field_validator("threshold")
-    @classmethod
-    def _a_number(cls, threshold: float) -> float:
-        if math.isnan(threshold):
-            raise ValueError("threshold must be a number above 0, at most 1")
-        return threshold

@@ -37,7 +37,8 @@ RESPONSE_FORMAT = "juice:response_format"
 """Keys of the sample store: where the spans lie, and the form of answer that was asked for."""
 
 ANNOTATOR_FAMILIES = ("gemini-3", "gpt-5")
-"""Families of the two models that annotated the official data; they may be favoured."""
+"""Families of the two models that annotated the official data."""
+FAVOURED = "A model of this judge's family annotated part of the gold: it may be favoured."
 
 
 @metric
@@ -90,11 +91,14 @@ def juice_score(
         answer = read_answer(state.output, settings.protocol)
         comparison = compare(prepared, answer)
         facts = _judge_facts(state, prepared.response)
+        explanation = explain(prepared, answer, comparison)
+        if "annotator_family" in facts:
+            explanation += f"\n\n{FAVOURED}"
         state.store.set(SPANS, _located(prepared, comparison))
         return Score(
             value={**comparison.values, "self": float("self" in facts)},
             answer=_answered(settings, comparison),
-            explanation=explain(prepared, answer, comparison),
+            explanation=explanation,
             reason=answer.reason,
             metadata=score_metadata(
                 units=unit_records(state, prepared, answer, comparison, facts),

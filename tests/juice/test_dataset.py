@@ -2,6 +2,9 @@
 
 import copy
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -467,3 +470,16 @@ def test_unreadable_files_are_not_faults_of_content(tmp_path: Path) -> None:
     with pytest.raises(DataFileError) as caught:
         validate_files([tmp_path / "none.json"])
     assert caught.value.unreadable
+
+
+def test_shipped_files_are_read_in_any_locale() -> None:
+    code = (
+        "from propensity.tasks.juice.dataset import load_set, validate_files;"
+        "assert validate_files(())[0] == [];"
+        "print(len(load_set().entries))"
+    )
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "42"

@@ -48,10 +48,11 @@ def metrics(log: EvalLog) -> dict[str, float]:
 
 
 def value(log: EvalLog, key: str, sample: int = 0) -> float:
-    assert log.samples is not None and log.samples[sample].scores is not None
-    found = log.samples[sample].scores[SCORER].value  # type: ignore[index]
+    scores = (log.samples or [])[sample].scores
+    assert scores is not None
+    found = scores[SCORER].value
     assert isinstance(found, dict)
-    return float(found[key])  # type: ignore[arg-type]
+    return float(found[key])
 
 
 @cache
@@ -371,8 +372,10 @@ def test_a_judge_whose_family_annotated_is_named(tmp_path: Path) -> None:
         log = run(juice(str(path)), model=scripted('{"errors": []}', name=model))
         (sample,) = log.samples or []
         assert sample.scores is not None
-        factors = (sample.scores[SCORER].metadata or {})["units"][0]["factors"]
+        score = sample.scores[SCORER]
+        factors = (score.metadata or {})["units"][0]["factors"]
         assert ("annotator_family" in factors) is named
+        assert ("may be favoured" in (score.explanation or "")) is named
 
 
 def test_epochs_are_pooled() -> None:
