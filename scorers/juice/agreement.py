@@ -10,9 +10,9 @@ from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.scorer import SampleScore
 
 from propensity.scorers.juice.comparison import Gold, match
-from propensity.scorers.juice.intervals import Counts, score
+from propensity.scorers.juice.intervals import Counts, difference_bounds, score
 from propensity.scorers.juice.location import Span
-from propensity.scorers.juice.metrics import compute_metrics
+from propensity.scorers.juice.metrics import Row, by_cluster, compute_metrics
 from propensity.scorers.juice.panel import (
     Alpha,
     PanelSize,
@@ -33,12 +33,16 @@ SCORER = "juice_score"
 class JudgeFigures:
     """One judge: pooled scores, recall on groups that people found, kappa over sentences.
 
-    The `_human` figures take people's marks alone as gold; nan without such marks.
+    The `_human` figures take people's marks alone as gold; nan without such marks. `lead` is F1
+    minus that of the first judge, with its bounds over the same draws of queries.
     """
 
     precision: float
     recall: float
     f1: float
+    lead: float
+    lead_low: float
+    lead_high: float
     recall_human: float
     kappa: float
     kappa_human: float
@@ -81,14 +85,14 @@ def panel_report(logs: Sequence[EvalLog]) -> PanelReport:
     shared = next(iter(judges.values()))
     for key in shared:
         tally.add({name: samples[key] for name, samples in judges.items()})
-    return tally.report(judges)
+    return tally.report()
 
 
 @dataclass
 class _Tally:
     """Sums and ratings over responses."""
 
-    judges: Mapping[str, Any]
+    judges: Mapping[str, Mapping[Any, EvalSample]]
     union: Counts = field(default_factory=lambda: np.zeros(4))
     majority: Counts = field(default_factory=lambda: np.zeros(4))
     ratings: list[list[list[bool]]] = field(default_factory=list)
@@ -125,14 +129,14 @@ class _Tally:
                 ]
             )
 
-    def report(self, judges: Mapping[str, Mapping[Any, EvalSample]]) -> PanelReport:
+    def report(self) -> PanelReport:
         """Divide."""
         has_people = any(self.by_people)
         return PanelReport(
             n_responses=len(self.ratings),
             judges={
                 name: self._figures(name, at, list(samples.values()), has_people)
-                for at, (name, samples) in enumerate(judges.items())
+                for at, (name, samples) in enumerate(self.judges.items())
             },
             union=PanelFigures(*score(self.union).tolist()),
             majority=PanelFigures(*score(self.majority).tolist()),
@@ -144,7 +148,10 @@ class _Tally:
     def _figures(
         self, name: str, at: int, samples: Sequence[EvalSample], has_people: bool
     ) -> JudgeFigures:
-        values = compute_metrics([score_row(_sample_score(sample)) for sample in samples])
+        rows = _rows(samples)
+        values = compute_metrics(rows)
+        first = _rows(list(next(iter(self.judges.values())).values()))
+        low, high = difference_bounds(by_cluster(rows), by_cluster(first))[-1]
         hits = [
             not miss
             for miss, by_people in zip(self.misses[name], self.by_people, strict=True)
@@ -154,6 +161,9 @@ class _Tally:
             precision=values["precision"],
             recall=values["recall"],
             f1=values["f1"],
+            lead=values["f1"] - compute_metrics(first)["f1"],
+            lead_low=low,
+            lead_high=high,
             recall_human=sum(hits) / len(hits) if hits else float("nan"),
             kappa=_kappa(self.ratings, at),
             kappa_human=_kappa(self.ratings_human, at) if has_people else float("nan"),
@@ -207,6 +217,10 @@ def _sample_score(sample: EvalSample) -> SampleScore:
     return SampleScore(
         score=sample.scores[SCORER], sample_id=sample.id, sample_metadata=sample.metadata
     )
+
+
+def _rows(samples: Sequence[EvalSample]) -> list[Row]:
+    return [score_row(_sample_score(sample)) for sample in samples]
 
 
 def _counts(gold: Gold, spans: Sequence[Span]) -> Counts:

@@ -57,11 +57,7 @@ def compute_metrics(rows: Sequence[Row]) -> dict[str, float]:
         Scores in [0, 1] (kappa from -1), counts from 0; nan where there is nothing to divide by.
     """
     values = _scores(_counts(rows), "")
-    clusters: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        clusters[row.cluster].append(row)
-    intervals = bounds({name: _counts(members) for name, members in clusters.items()})
-    for name, (low, high) in zip(NAMES, intervals, strict=True):
+    for name, (low, high) in zip(NAMES, bounds(by_cluster(rows)), strict=True):
         values |= {f"{name}_low": low, f"{name}_high": high}
     if not rows:
         return values
@@ -80,6 +76,14 @@ def compute_metrics(rows: Sequence[Row]) -> dict[str, float]:
     for suffix, members in _slices(rows):
         values |= _scores(_counts(members), suffix)
     return values
+
+
+def by_cluster(rows: Sequence[Row]) -> dict[str, Counts]:
+    """The counts of `HEAD`, summed within each query cluster."""
+    clusters: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        clusters[row.cluster].append(row)
+    return {name: _counts(members) for name, members in clusters.items()}
 
 
 def logged_names(values: Mapping[str, float]) -> list[str]:

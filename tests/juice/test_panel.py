@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ from propensity.scorers.juice.panel import (
 )
 from propensity.scorers.juice.records import Settings
 from propensity.tasks.juice import juice, juice_policy
+from propensity.tasks.juice.dataset import SHIPPED
 from tests.juice.builders import distinct, group, response
 from tests.support import run
 
@@ -161,6 +163,9 @@ def test_a_report_from_logs() -> None:
     assert report.n_responses == 6
     perfect, half, silent = report.judges.values()
     assert (perfect.f1, perfect.kappa) == (1, 1)
+    assert (perfect.lead, perfect.lead_low, perfect.lead_high) == (0, 0, 0)
+    assert half.lead == half.f1 - 1
+    assert half.lead_low <= half.lead <= half.lead_high < 0
     assert half.precision == 1 and half.recall < 1
     assert (silent.f1, silent.kappa) == (0, 0)
     # perfect has no miss and silent nothing else: no pair of the three has a correlation
@@ -192,3 +197,21 @@ def test_stored_spans_are_plain_and_slice_back_to_what_the_judge_said() -> None:
     said = {item["span"] for item in json.loads(sample.output.completion)["errors"]}
     assert {text[slice(*one["span"])] for one in stored["predicted"]} == said
     assert {one["level"] for one in stored["predicted"]} == {"exact"}
+
+
+def test_human_only_figures_stand_beside_the_full_ones(tmp_path: Path) -> None:
+    data = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    chosen = {name: entry for name, entry in data.items() if entry["country"] == "us"}
+    for entry in chosen.values():
+        for place, of in enumerate(entry["error_groups"].values()):
+            for error in of["errors"].values():
+                error["detector_type"] = "model" if place % 2 else "human"
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps(chosen), encoding="utf-8")
+    logs = [log_of(name, data=str(path), pairs="us-en") for name in ("half", "perfect")]
+    half, perfect = panel_report(logs).judges.values()
+    # `half` answers every second group, which are the ones that people found
+    assert (half.recall_human, perfect.recall_human) == (1, 1)
+    assert half.recall < 1
+    assert half.kappa_human == 1 > half.kappa
+    assert perfect.kappa == 1 > perfect.kappa_human
