@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from typing import TypeVar
 
-import anyio
 from inspect_ai.model import Model
+from inspect_ai.util import collect
 
 from propensity.scorers.judging.ask import (
     Answer,
@@ -24,18 +24,14 @@ async def ask_panel(
     models: Sequence[Model], prompt: JudgePrompt, view: JudgeView, answer: Answer[ValueT]
 ) -> list[Reading[ValueT] | GraderFailed]:
     """Ask all judges at once; entry i is the reading of judge i, or its failure to give one."""
-    readings: dict[int, Reading[ValueT] | GraderFailed] = {}
 
-    async def one(index: int, model: Model) -> None:
+    async def one(model: Model) -> Reading[ValueT] | GraderFailed:
         try:
-            readings[index] = await ask(model, prompt, view, answer)
+            return await ask(model, prompt, view, answer)
         except GraderFailed as failed:
-            readings[index] = failed
+            return failed
 
-    async with anyio.create_task_group() as group:
-        for index, model in enumerate(models):
-            group.start_soon(one, index, model)
-    return [readings[index] for index in range(len(models))]
+    return await collect(*(one(model) for model in models))
 
 
 def majority(verdicts: Sequence[HashableT], asked: int) -> HashableT | None:

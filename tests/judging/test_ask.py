@@ -163,6 +163,14 @@ async def test_a_panel_keeps_every_verdict() -> None:
     assert not isinstance(three, GraderFailed) and three.model == "mockllm/three"
 
 
+async def test_a_failing_endpoint_fails_the_panel_with_its_own_error() -> None:
+    def fail(messages: list[ChatMessage], tools: list[ToolInfo]) -> ModelOutput:
+        raise ConnectionError("endpoint down")
+
+    with pytest.raises(ConnectionError, match="endpoint down"):
+        await ask_panel([scripted("VERDICT: yes"), scripted(fail)], PROMPT, VIEW, YES_NO)
+
+
 @pytest.mark.parametrize(
     ("verdicts", "asked", "expected"),
     [
