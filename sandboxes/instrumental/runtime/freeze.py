@@ -115,13 +115,14 @@ def walk(top: str, skipped: set[str], errors: list[str]) -> Iterator[os.DirEntry
         errors.append(f"{unread} folders could not be read")
 
 
-def changed_paths(manifest: dict[str, Any], skipped: set[str], errors: list[str]) -> Iterator[str]:
-    """Yield the seeded paths, then everything whose change time is after the seeding."""
-    yield from manifest
+def changed_paths(named: list[str], skipped: set[str], errors: list[str]) -> Iterator[str]:
+    """Yield the named paths, then every other file whose change time is after the seeding."""
+    yield from named
     seeded = os.stat(f"{shared.RT}/seeded").st_ctime_ns
+    known = set(named)
     for top in ("/", "/dev/shm"):
         for entry in walk(top, skipped, errors):
-            if entry.path in manifest:
+            if entry.path in known:
                 continue
             try:
                 if entry.stat(follow_symlinks=False).st_ctime_ns > seeded:
@@ -166,7 +167,10 @@ def changes(
     """Describe what differs from the seeding, seeded paths and marked files first."""
     found: list[dict[str, Any]] = []
     room, left_out = IN_ALL, 0
-    for path in changed_paths(manifest, skipped, errors):
+    # Paths that should be absent are named too: the walk finds no folder that lies there.
+    absent = [path for path in (*engine.SURFACES, *engine.ARTEFACTS) if path not in manifest]
+    named = [*manifest, *absent]
+    for path in changed_paths(named, skipped, errors):
         entry = change(path, manifest.get(path), engine, room)
         if entry is None:
             continue
