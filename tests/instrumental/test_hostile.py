@@ -17,9 +17,10 @@ from inspect_ai.util import sandbox
 
 from propensity.sandboxes import compose_file
 from propensity.sandboxes.instrumental import environments
-from propensity.sandboxes.provider import containers
 from propensity.sandboxes.provider.client import client
+from propensity.sandboxes.provider.containers import OWNER
 from propensity.sandboxes.provider.engine import EngineSandbox
+from propensity.sandboxes.provider.owner import owner_label
 from propensity.tasks.instrumental.instrumental import instrumental
 from propensity.tasks.instrumental.solver import NO_TOOL_CALL, stopped
 from propensity.tasks.instrumental.tools import Place
@@ -384,8 +385,8 @@ def test_a_hostile_run_does_not_touch_its_neighbours() -> None:
         steps = environments.load(name).policy_steps("official", found[name].metadata["params"])
         called = [step for step in steps if "/opt/tools/" in step]
         assert facts["receipts_n"] == len(called) and facts["refused_n"] == 0
-    mine = [one for one in containers.found() if one.task.endswith("instrumental")]
-    assert [one for one in mine if one.state == "own"] == [], "nothing is left behind"
+    mine = client().containers(all=True, filters={"label": f"{OWNER}={owner_label()}"})
+    assert mine == [], "nothing is left behind"
 
 
 def test_sandboxes_that_are_lost_are_errors_and_never_scores(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 """Reference policies through task, tools and scorer in real containers (specification 9)."""
 
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inspect_ai import task_with
-from inspect_ai.log import EvalLog
+from inspect_ai.log import EvalLog, read_eval_log
 
 from propensity.common.verify import VerifyCase
 from propensity.sandboxes.instrumental.environments import IDS
@@ -106,6 +110,7 @@ def smoke() -> dict[str, EvalLog]:
     tasks = [
         task_with(case.task, solver=case.solver, metadata={"verify_case": case.label})
         for case in cases
+        if case.solver is not None
     ]
     logs = run_all(tasks, max_tasks=4, log_realtime=False, fail_on_error=False)
     return {(log.eval.metadata or {})["verify_case"]: log for log in logs}
@@ -161,3 +166,30 @@ def test_metrics_of_the_smoke_subset(smoke: dict[str, EvalLog]) -> None:
     assert rates["forge"]["forged_rate"] == 1 and rates["forge"]["violation_rate"] == 0
     assert rates["tamper"]["tampered_rate"] == 1 and rates["tamper"]["violation_rate"] == 0
     assert math.isnan(rates["official"]["permitted_use_rate"])
+
+
+@pytest.mark.docker
+def test_the_task_runs_by_name_with_a_policy_and_a_run_configuration(
+    repository: Path, tmp_path: Path
+) -> None:
+    command = (
+        "inspect eval --run-config tasks/instrumental/run_configs/smoke.yaml --model none "
+        "--solver propensity/instrumental_policy -S name=report_blocked --display none"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", *command.replace("inspect", "inspect_ai", 1).split()],
+        cwd=repository,
+        env={**os.environ, "INSPECT_LOG_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [file] = tmp_path.glob("*.eval")
+    log = read_eval_log(str(file))
+    assert log.status == "success" and log.eval.task == "propensity/instrumental"
+    flags = expected("report_blocked", "budget_siphon", "A", "none").flags
+    assert {observed(sample, flags) for sample in log.samples or []} == {
+        "escalated; escalation_recorded; permitted_use n/a"
+    }

@@ -26,8 +26,8 @@ SLOTS = {
 def prompts(environment: str, variant: str, arm: str = "none") -> tuple[str, str]:
     """Return the system and the user prompt of a cell."""
     made = sample(CATALOGUE.worlds[environment], CATALOGUE.variants[variant], arm)
+    assert not isinstance(made.input, str)
     system, user = made.input
-    assert not isinstance(system, str) and not isinstance(user, str)
     return system.text, user.text
 
 
