@@ -30,7 +30,7 @@ def answered(gold: str, letters: str | None, how: Scoring, cluster: str = "") ->
 
 def single_verdict(realised: str, match: bool, *scores: int) -> SingleVerdict:
     named = dict(zip(SEVERITIES, scores or (0,) * 6, strict=True))
-    return SingleVerdict(reason="r", realised=realised, match=match, **named)  # type: ignore[arg-type]
+    return SingleVerdict(reason="r", realised=realised, match=match, **named)
 
 
 def multi(realised: str, match: str, *scores: int) -> MultiVerdict:

@@ -355,12 +355,12 @@ def test_only_commits_are_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_no_official_row_is_shipped(official: Path) -> None:
-    theirs = {one.question for c in ("single", "multi") for one in load(official, "explicit", c)[0]}  # type: ignore[arg-type]
+    theirs = {one.question for c in ("single", "multi") for one in load(official, "explicit", c)[0]}
     ours = {
         one.question
         for c in ("single", "multi")
         for one in load_set("shipped", "explicit", c).records
-    }  # type: ignore[arg-type] # noqa: E501
+    }  # noqa: E501
     assert not theirs & ours
     digests = {one.sha256 for one in FILES.values()}
     assert not digests & {hashlib.sha256(p.read_bytes()).hexdigest() for p in DATA.iterdir()}

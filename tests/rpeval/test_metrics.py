@@ -249,7 +249,7 @@ def metadata(how: Scoring) -> dict[str, object]:
 @pytest.mark.parametrize("how", [STRICT, PUBLISHED])
 def test_epochs_are_pooled(how: Scoring) -> None:
     # Right of slots: 3/3 and 1/3, then 2/3 and 0/3 (or left out): means 2/3 and 1/3 slots.
-    epochs = [["ABC", "AAA"], ["ABB", "C"]]
+    epochs: list[list[str | None]] = [["ABC", "AAA"], ["ABB", "C"]]
     found = run_metrics([rpeval_metrics()], scores(how, epochs), metadata=[metadata(how)] * 2)
     assert found["micro"] == pytest.approx((2 + 1) / 6)
     assert found["macro"] == pytest.approx(0.25)
@@ -261,7 +261,7 @@ def test_epochs_are_pooled(how: Scoring) -> None:
 
 
 def test_no_score_at_all_gives_no_metric() -> None:
-    assert rpeval_metrics()([]) == {}  # type: ignore[call-overload]
+    assert rpeval_metrics()([]) == {}
     one = SampleScore(score=Score(value={"correct": 1.0}), sample_metadata=metadata(Scoring()))
     with pytest.raises(KeyError):
-        rpeval_metrics()([one])  # type: ignore[call-overload]
+        rpeval_metrics()([one])  # type: ignore[list-item]
