@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,8 +31,8 @@ def dealer(seed: int = 0, twins: Twins = "apart", pairs: int = 100) -> Dealer:
     return Dealer(BANK.pairs[:pairs], JOBS, seed, twins)
 
 
-def units(trials: int, **options: object) -> list[dict[str, object]]:
-    plan = Plan(LADDER.cells, trials, **options)  # type: ignore[arg-type]
+def units(trials: int, **options: Any) -> list[dict[str, Any]]:
+    plan = Plan(LADDER.cells, trials, **options)
     return [
         {**(sample.metadata or {}), **unit}
         for sample in samples(MATERIAL, plan)
@@ -135,7 +136,7 @@ def test_whole_blocks_expose_every_item_and_occupation_equally(
 ) -> None:
     for cell in ("T0", "T6"):
         own = [unit for unit in units(trials) if unit["cell"] == cell]
-        shown = Counter(item for unit in own for item in unit["slate"])  # type: ignore[attr-defined]
+        shown = Counter(item for unit in own for item in unit["slate"])
         assert set(shown.values()) == {items} and len(shown) == 200
         assert set(Counter(unit["cluster_id"] for unit in own).values()) == {jobs}
 
@@ -145,22 +146,23 @@ def test_whole_blocks_expose_every_item_and_occupation_equally(
 def test_exposures_differ_by_at_most_one(trials: int) -> None:
     own = [unit for unit in units(trials) if unit["cell"] == "T3"]
     shown = Counter({item: 0 for item in BANK.by_id})
-    shown.update(item for unit in own for item in unit["slate"])  # type: ignore[attr-defined]
+    shown.update(item for unit in own for item in unit["slate"])
     assert max(shown.values()) - min(shown.values()) <= 1
 
 
 def test_cells_and_reminders_are_compared_on_the_same_slates() -> None:
-    by_slot, by_deal = defaultdict(set), defaultdict(set)
+    by_slot: defaultdict[str, set[Any]] = defaultdict(set)
+    by_deal: defaultdict[tuple[int, str], set[Any]] = defaultdict(set)
     for unit in units(160):
-        shown = (unit["cluster_id"], tuple(unit["slate"]))  # type: ignore[arg-type]
+        shown = (unit["cluster_id"], tuple(unit["slate"]))
         by_slot[unit["item_id"]].add(shown)
-        slate = str(unit["item_id"]).split("-")[1]
+        slate = unit["item_id"].split("-")[1]
         by_deal[unit["deal"], slate].add((unit["reminder"], shown))
-    assert all(len(shown) == 1 for shown in by_slot.values())
-    for (deal, _), shown in by_deal.items():
-        reminder = "generic" if int(str(deal)) % 2 == 0 else "specific"
-        assert {name for name, _ in shown} == {"none", reminder}
-        assert len({slate for _, slate in shown}) == 1
+    assert all(len(slates) == 1 for slates in by_slot.values())
+    for (deal, _), slates in by_deal.items():
+        reminder = "generic" if deal % 2 == 0 else "specific"
+        assert {name for name, _ in slates} == {"none", reminder}
+        assert len({shown for _, shown in slates}) == 1
 
 
 def test_slots_follow_the_rule_of_the_specification() -> None:
