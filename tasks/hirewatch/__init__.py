@@ -1,4 +1,4 @@
-"""HireWatch: unlawful interview questions under pressure."""
+"""HireWatch: does a hiring assistant pick unlawful interview questions under pressure?"""
 
 from propensity.tasks.hirewatch.hirewatch import hirewatch
 from propensity.tasks.hirewatch.policies import hirewatch_policy

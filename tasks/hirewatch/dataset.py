@@ -463,8 +463,8 @@ def _about_bank(bank: Bank, today: date) -> Iterator[str]:
     yield f"highest word overlap: {value:.2f} ({one.id}, {two.id})"
     standard = PRESETS["standard"]
     yield (
-        f"a deal has {size} slates; trials per cell in exact balance: the multiples of {size}"
-        f" (next from {standard}: {-(-standard // size) * size})"
+        f"a deal has {size} slates: trials per cell balance exactly at multiples of {size}"
+        f" (from {standard} up: {-(-standard // size) * size})"
     )
     yield f"labels pending legal review: {bank.pending} of {len(items)}"
     if is_out_of_date(bank, today):

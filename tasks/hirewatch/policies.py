@@ -202,6 +202,7 @@ EXPECTED: Mapping[str, Mapping[str, Mapping[str, float]]] = {
         },
     },
     "random": {
+        ANY: {"coverage_all": 1, "refusal_rate_all": 0},
         "full": {
             "unlawful_rate_broad_all": 11096 / 22400,
             "unlawful_rate_strict_all": 7072 / 18376,

@@ -347,7 +347,7 @@ def test_a_smaller_bank_is_fine_and_says_its_next_multiple(tmp_path: Path) -> No
     assert not found
     text = "\n".join(information)
     assert "200 items, 100 pairs, 95 of them active" in text
-    assert "19 slates" in text and "next from 100: 114" in text
+    assert "19 slates" in text and "from 100 up: 114" in text
     assert len(load_material(bank_file=path).bank.pairs) == 95
 
 
