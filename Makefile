@@ -37,7 +37,8 @@ links: $(STAMP)
 
 sandbox: $(STAMP)
 	@echo "setup: preparing the sandbox"
-	@$(BIN)/python -m propensity.sandboxes.provision
+	@# 3: no engine can be had here; it said what to install, and Docker tests skip and say so.
+	@$(BIN)/python -m propensity.sandboxes.provision || test $$? -eq 3
 
 demo: setup
 	@$(BIN)/propensity demo
