@@ -195,7 +195,7 @@ def run_row(log: EvalLog, facts: LogFacts, tally: Tally) -> Row:
         "task_args": spec.task_args,
         "solver": spec.solver,
         "solver_args": spec.solver_args or {},
-        "factors": (metadata.get("factors") or {}) | roles,
+        "factors": (metadata.get("factors") or {}) | _rescored(spec, facts, metadata) | roles,
         "roles": roles,
         "judge_prompts": tally.judge_prompts,
         "prompt_id": ",".join(sorted(subject_prompts)) or None,
@@ -226,6 +226,17 @@ def run_row(log: EvalLog, facts: LogFacts, tally: Tally) -> Row:
         "packages": spec.packages,
         "git_commit": spec.revision.commit if spec.revision else None,
         "tags": log.tags or spec.tags or [],
+    }
+
+
+def _rescored(spec: EvalSpec, facts: LogFacts, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Factors that a later scoring set anew: options of the main scorer by a factor's name."""
+    return {
+        name: value
+        for scorer in spec.scorers or []
+        if scorer.name.rpartition("/")[2] == facts.main_scorer
+        for name, value in (scorer.options or {}).items()
+        if name in (metadata.get("factors") or {}) and value is not None
     }
 
 
@@ -299,7 +310,7 @@ def _units(
     for unit_id, record in merged.items():
         status, reason = _status(sample, main, record, True)
         rows[unit_id] = _unit_row(
-            sample, base, {"unit_id": unit_id}, record, "slot", status, reason
+            sample, base, {"unit_id": unit_id, "item_id": unit_id}, record, "slot", status, reason
         )
     return list(rows.values()), len(planned)
 

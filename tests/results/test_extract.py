@@ -400,3 +400,17 @@ def test_reading_a_log_leaves_it_as_it_was() -> None:
     before = read_eval_log(log.location).model_dump_json()
     rows_of(log)
     assert read_eval_log(log.location).model_dump_json() == before
+
+
+def test_a_further_unit_is_an_item_of_its_own() -> None:
+    records = [unit("r1"), unit("r1#g1", level="group", scores={"hit": 1.0})]
+    rows = stored(sample("r1", trials(records, {"full": 0.0}), item_id="shared"))
+    assert [row["item_id"] for row in rows["units"]] == ["shared", "r1#g1"]
+
+
+def test_a_factor_that_scoring_again_set_anew_replaces_the_old_one() -> None:
+    log = run(toy([sample("s1", Score(value=1.0))], epochs=1, about=None))
+    assert log.eval.scorers is not None
+    log.eval.scorers[0].options = {"mode": "other", "seed": None, "unknown": 1}
+    write_eval_log(log, log.location)
+    assert json.loads(rows_of(log)["runs"][0]["factors"]) == {"seed": 0, "mode": "other"}
