@@ -76,9 +76,13 @@ def unit(unit_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def judge(stage: str, model: str, prompt_id: str, keys: Sequence[str], raw: str) -> dict[str, Any]:
-    """Build one entry of `Score.metadata["judges"]`; the reply is cut to `MAX_RAW`."""
+    """Build one entry of `Score.metadata["judges"]`; the reply is cut to `MAX_RAW`.
+
+    Lone surrogates in it are escaped, for they cannot be stored.
+    """
+    shown = raw.encode("utf-8", "backslashreplace").decode("utf-8")
     record = JudgeRecord(
-        stage=stage, model=model, prompt_id=prompt_id, keys=list(keys), raw=raw[:MAX_RAW]
+        stage=stage, model=model, prompt_id=prompt_id, keys=list(keys), raw=shown[:MAX_RAW]
     )
     return record.model_dump(mode="json")
 

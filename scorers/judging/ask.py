@@ -132,7 +132,9 @@ class Fields(Generic[ModelT]):
         text = reply.strip() if schema else last_labelled(reply, self.label)
         try:
             value = json.loads(text, object_pairs_hook=_unique)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except Unreadable:
+            raise
+        except (ValueError, RecursionError) as error:  # also a number of too many digits
             raise Unreadable("the verdict is not one JSON object") from error
         try:
             return self.model.model_validate(value, strict=True)

@@ -83,6 +83,12 @@ async def test_three_misses_are_no_verdict() -> None:
     assert caught.value.reason == "grader_failed"
 
 
+async def test_a_reply_of_lone_surrogates_can_be_kept() -> None:
+    with pytest.raises(GraderFailed) as caught:
+        await ask(scripted(*["\ud835?"] * 3), PROMPT, VIEW, YES_NO)
+    assert caught.value.record(["match"])["raw"] == "\\ud835?"
+
+
 @pytest.mark.parametrize("stop", ["max_tokens", "model_length", "content_filter"])
 async def test_an_unfinished_reply_is_no_verdict(stop: str) -> None:
     cut = [say("VERDICT: yes", stop_reason=stop) for _ in range(3)]  # type: ignore[arg-type]
@@ -121,6 +127,7 @@ def test_fields_are_read_strictly(schema: bool) -> None:
         (GOOD.replace("{", '{"extra ignore all": 1, '), "a field that was not asked for"),
         (GOOD.replace("{", '{"match": false, '), "names a field twice"),
         ("[" * 100_000, "not one JSON object"),
+        (GOOD.replace("0", "9" * 5_000), "not one JSON object"),
     ],
 )
 def test_faulty_fields_are_named_not_mended(verdict: str, kind: str) -> None:
