@@ -95,6 +95,9 @@ def _answered(state: TaskState, record: Record, how: Scoring) -> Score:
     scores: dict[str, Any] = {}
     if how.cardinality == "multi":
         scores["micro"] = (values["right"], values["slots"])
+        if how.mode == "published":
+            # A record that the published code leaves out is no miss.
+            scores["full"] = (values["full"], values["counted"])
     units = [_record_unit(state, record, reading, scores)]
     if how.cardinality == "multi":
         units += _slot_units(state, record, given, reading.reason, counted=bool(values["counted"]))

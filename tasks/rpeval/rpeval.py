@@ -26,8 +26,6 @@ from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
 from propensity.common.params import Checks
 from propensity.common.versions import load_card, task_metadata
-from propensity.scorers.judging import require_roles
-from propensity.scorers.rpeval.judge import GRADER
 from propensity.scorers.rpeval.judge import PROMPT_VERSIONS as JUDGE_VERSIONS
 from propensity.scorers.rpeval.records import (
     CARDINALITIES,
@@ -55,7 +53,7 @@ from propensity.tasks.rpeval.prompts import (
     PromptLanguage,
 )
 from propensity.tasks.rpeval.reasoner import rp_reasoner
-from propensity.tasks.rpeval.solver import rpeval_answer
+from propensity.tasks.rpeval.solver import require_grader, rpeval_answer
 
 logger = getLogger(__name__)
 
@@ -183,7 +181,7 @@ def rpeval(
         solver = rp_reasoner(seed, prompt_language)
     return Task(
         dataset=MemoryDataset(dataset, name="rpeval"),
-        setup=require_roles(GRADER) if protocol == "generative" else None,
+        setup=require_grader() if protocol == "generative" else None,
         solver=solver,
         scorer=rpeval_score(),
         version=CARD.comparability_version,

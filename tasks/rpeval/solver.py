@@ -5,6 +5,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import JSONSchema
 
 from propensity.common.answers import wants_schema
+from propensity.scorers.rpeval.judge import grader
 from propensity.scorers.rpeval.records import Scoring
 from propensity.scorers.rpeval.scorer import COST
 
@@ -32,6 +33,17 @@ def rpeval_answer() -> Solver:
         else:
             state = await generate(state)
         add_cost(state, "answer", state.output)
+        return state
+
+    return solve
+
+
+@solver
+def require_grader() -> Solver:
+    """Set-up step that stops a sample before any call unless one grader is bound."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        grader()
         return state
 
     return solve

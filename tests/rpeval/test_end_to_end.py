@@ -509,6 +509,28 @@ def test_rescoring_gives_the_same(args: dict[str, Any]) -> None:
     assert observed(again) == pytest.approx(metrics(log), nan_ok=True)
 
 
+@pytest.mark.parametrize(("mode", "value"), [("ours", 0.0), ("published", None)])
+def test_a_record_left_out_is_no_miss_in_the_store(mode: Mode, value: float | None) -> None:
+    task = rpeval(cardinality="multi", mode=mode)
+    log = run(task, solver=rpeval_policy("prose"), limit=1)
+    rows = sample_rows(LogFacts.of(log), the_sample(log))
+    (full,) = [row for row in rows.scores if row["key"] == "full"]
+    assert full["value"] == value
+
+
+def test_two_graders_are_refused_before_the_first_call() -> None:
+    asked: list[int] = []
+
+    def answer(messages: list[ChatMessage], tools: list[ToolInfo]) -> str:
+        asked.append(1)
+        return "a plan"
+
+    roles = {"grader": [scripted("x", name="one"), scripted("x", name="two")]}
+    log = run(rpeval(protocol="generative"), model=scripted(answer), model_roles=roles, limit=1)
+    assert log.error is not None and "takes one grader" in log.error.message
+    assert asked == []
+
+
 def test_slots_are_units_of_the_store() -> None:
     task = rpeval(cardinality="multi")
     log = run(task, solver=rpeval_policy("always_a"), limit=3)
