@@ -17,7 +17,7 @@ LIST_KEY = {"spans": "errors", "sentences": "erroneous"}
 """Protocol → the key of an answer that holds its list."""
 
 MAX_DIGITS = 9
-_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_THINKING = re.compile(r"\A\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
 _LABELS = {label.casefold(): label for label in LABELS}
 
 

@@ -87,7 +87,13 @@ def juice_score(
 
     async def score(state: TaskState, target: Target) -> Score:
         settings = Settings.model_validate(state.metadata["scoring"] | changed)
-        prepared = Gold(Response.model_validate(state.metadata["response"]), settings)
+        response = Response.model_validate(state.metadata["response"])
+        if settings.gold == "human" and any(
+            mark.finder == "synthetic" for group in response.groups for mark in group.marks
+        ):
+            # As the task does: without gold every judge would have F1 0.
+            raise ValueError("gold=human leaves no group: the marks are synthetic")
+        prepared = Gold(response, settings)
         answer = read_answer(state.output, settings.protocol)
         comparison = compare(prepared, answer)
         facts = _judge_facts(state, prepared.response)

@@ -251,10 +251,11 @@ def _hub_rows(dataset: str, revision: str, address: str) -> dict[str, Any]:
         )
     entries: dict[str, Any] = {}
     for row in (row for split in splits for row in split):
-        if row[named] in entries:
-            raise _fault(address, "id stands twice", where=str(row[named]))
+        entry_id = str(row[named])
+        if entry_id in entries:
+            raise _fault(address, "id stands twice", where=entry_id)
         fields = {name: row[name] for name in ENTRY_FIELDS}
-        entries[str(row[named])] = fields | {"error_groups": _groups(row["error_groups"])}
+        entries[entry_id] = fields | {"error_groups": _groups(row["error_groups"])}
     return entries
 
 

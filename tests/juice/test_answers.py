@@ -48,6 +48,10 @@ def test_the_last_object_outside_reasoning_is_read(text: str) -> None:
     assert parse_answer(text, "spans") == Answer(items=(Item("x", 1, 2, None, "e"),))
 
 
+def test_reasoning_that_does_not_end_holds_no_answer() -> None:
+    assert parse_answer(f"<think>Say {GOOD}? No, wait", "spans").reason == "invalid_response_format"
+
+
 def test_reasoning_content_is_no_answer() -> None:
     content = [ContentReasoning(reasoning=GOOD), ContentText(text='{"errors": []}')]
     output = ModelOutput(

@@ -383,8 +383,11 @@ def test_rows_of_another_layout_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert "found: country, span; needed: country, language_type" in str(caught.value)
 
 
-def test_a_row_that_stands_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub(monkeypatch, [{"id": ENTRY} | entry()] * 2)
+@pytest.mark.parametrize("name", [ENTRY, 7])
+def test_a_row_that_stands_twice_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str | int
+) -> None:
+    hub(monkeypatch, [{"id": name} | entry()] * 2)
     with pytest.raises(DataFileError, match="id stands twice"):
         load_set(f"hf://uilab/JuICE@{REVISION}")
 

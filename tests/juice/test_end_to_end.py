@@ -322,6 +322,12 @@ def test_rescoring_gives_the_same_values_and_asks_nobody() -> None:
     assert metrics(again) == pytest.approx(metrics(log), nan_ok=True)
 
 
+def test_rescoring_refuses_human_gold_where_nobody_marked() -> None:
+    log = policy_log("half", pairs="indonesia-en")
+    with pytest.raises(ValueError, match="gold=human leaves no group"):
+        rescore(log, juice_score(gold="human"), action="overwrite", display="none")
+
+
 @pytest.mark.parametrize(
     "changed",
     [
