@@ -56,7 +56,9 @@ def phrase(population: Population, n: int, clusters: int, label: str | None) -> 
         return f"this model on these {n} items, fresh repeats"
     if population == "items":
         return "items like these"
-    return f"{label or 'cluster'}s like these ({clusters} observed)"
+    name = label or "cluster"
+    plural = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    return f"{plural} like these ({clusters} observed)"
 
 
 def mean_variance(items: Items, population: Population) -> tuple[float | None, float | None]:
