@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -109,7 +110,11 @@ def read_yaml(path: Path | str) -> list[Document]:
             if node is not None:
                 lines: dict[tuple[Key, ...], int] = {}
                 _walk(node, (), lines, faults, name)
-                documents.append(Document(_construct(node), lines))
+                if not faults:
+                    documents.append(Document(_construct(node), lines))
+    except RecursionError as error:
+        fault = Fault(name, None, "", "is nested too deeply, or an alias holds itself; flatten it")
+        raise DataFileError([fault]) from error
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
@@ -218,6 +223,9 @@ def _walk(
     name: str,
 ) -> None:
     lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.ScalarNode) and (problem := _scalar_problem(node)):
+        place = ".".join(str(part) for part in path)
+        faults.append(Fault(name, node.start_mark.line + 1, place, problem))
     for key, line, child in _children(node):
         here = (*path, key)
         if here in lines:
@@ -226,6 +234,17 @@ def _walk(
             continue
         lines[here] = line
         _walk(child, here, lines, faults, name)
+
+
+def _scalar_problem(node: yaml.ScalarNode) -> str | None:
+    """What makes a scalar unusable: text that is no Unicode, or a value that does not exist."""
+    if half := re.search("[\ud800-\udfff]", node.value):
+        return f"holds \\u{ord(half[0]):04x}, half of a character; remove it"
+    try:
+        _construct(node)
+    except ValueError as error:
+        return f"{node.value!r} is no such value ({error}); correct it, or quote it as text"
+    return None
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[Key, int, yaml.Node]]:

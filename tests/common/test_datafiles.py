@@ -63,6 +63,26 @@ def test_what_is_not_plain_yaml_is_a_fault(tmp_path: Path, text: str) -> None:
         read_yaml(write(tmp_path, text))
 
 
+def test_half_a_character_is_a_fault_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(DataFileError) as caught:
+        read_yaml(write(tmp_path, 'a: x\nb: ["fine", "\\ud800 x"]\n'))
+    assert faults(caught) == [":2: b.1: holds \\ud800, half of a character; remove it"]
+
+
+def test_every_date_that_does_not_exist_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(DataFileError) as caught:
+        read_yaml(write(tmp_path, "a: 2026-01-31\nb: 2026-13-45\nc:\n  d: 2026-02-30\n"))
+    places = [fault.split(" is no such value", 1)[0] for fault in faults(caught)]
+    assert places == [":2: b: '2026-13-45'", ":4: c.d: '2026-02-30'"]
+
+
+@pytest.mark.parametrize("text", ["a: &x\n  b: *x\n", "[" * 3000])
+def test_nesting_without_end_is_a_fault(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataFileError) as caught:
+        read_yaml(write(tmp_path, text))
+    assert faults(caught) == [": is nested too deeply, or an alias holds itself; flatten it"]
+
+
 def test_validation_lists_every_field_with_its_line(tmp_path: Path) -> None:
     class Item(BaseModel):
         model_config = ConfigDict(extra="forbid")
