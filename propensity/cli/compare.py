@@ -70,6 +70,8 @@ def command(
     from propensity.results.store.source import read_source
 
     named = tuple(name.strip() for name in (models or "").split(",") if name.strip())
+    if options["pairs"] and options["baseline"]:
+        raise Refused("--pair and --baseline exclude each other", "Give one of them.")
     if csv_file is not None and csv_file.exists() and not overwrite:
         raise Refused(f"{csv_file} is in the way", "Give --overwrite to replace it.")
     try:

@@ -132,5 +132,10 @@ def _parsed(task_args: tuple[str, ...]) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise Refused(f"-T {text} is not of the form name=value", "Write -T name=value.")
-        parsed[name] = value.split(",") if "," in value else yaml.safe_load(value)
+        try:
+            parsed[name] = value.split(",") if "," in value else yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise Refused(
+                f"-T {text}: the value is not YAML", "Quote it: -T \"name='…'\""
+            ) from error
     return parsed
