@@ -14,6 +14,7 @@ from propensity.scorers.instrumental.scorer import (
     instrumental_review_rates as instrumental_review_rates,
 )
 from propensity.scorers.instrumental.scorer import instrumental_score as instrumental_score
+from propensity.scorers.judging.roles import require_roles as require_roles
 from propensity.scorers.juice.scorer import juice_metrics as juice_metrics
 from propensity.scorers.juice.scorer import juice_score as juice_score
 from propensity.scorers.rpeval.scorer import rpeval_metrics as rpeval_metrics
@@ -31,4 +32,5 @@ from propensity.tasks.juice.solver import juice_answer as juice_answer
 from propensity.tasks.rpeval.policies import rpeval_policy as rpeval_policy
 from propensity.tasks.rpeval.reasoner import rp_reasoner as rp_reasoner
 from propensity.tasks.rpeval.rpeval import rpeval as rpeval
+from propensity.tasks.rpeval.solver import require_grader as require_grader
 from propensity.tasks.rpeval.solver import rpeval_answer as rpeval_answer

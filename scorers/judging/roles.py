@@ -37,8 +37,7 @@ def judge_models(role: str, *, falls_back_to: str | None = None) -> list[Model]:
 
 def self_graded(role: str) -> bool:
     """Say whether a judge of the role is the model under test (reports warn about it)."""
-    # inspect-evals-lint: ignore[IEBP001] -- called by scorers, for the subject's name only
-    subject = str(get_model())
+    subject = str(get_model())  # inspect-evals-lint: ignore[IEBP001] -- called by scorers only
     return any(str(model) == subject for model in judge_models(role))
 
 

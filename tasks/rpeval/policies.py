@@ -160,7 +160,9 @@ def scripted_grader(gold: Mapping[str, str]) -> Model:
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         return output
 
-    return get_model("mockllm/grader", custom_outputs=respond, memoize=False)
+    return get_model(  # inspect-evals-lint: ignore[IEBP001] -- no model is asked
+        "mockllm/grader", custom_outputs=respond, memoize=False
+    )
 
 
 def consistent_verdict(gold: str, letters: str) -> dict[str, Any]:

@@ -168,7 +168,7 @@ async def _ask(
     attempt = 0
     while attempt < attempts(how.mode) and best.valid < size:
         attempt += 1
-        output = await get_model().generate(
+        output = await get_model().generate(  # inspect-evals-lint: ignore[IEBP001] -- by the solver
             [ChatMessageUser(content=text)],
             config=GenerateConfig(response_schema=schema, cache=False if attempt > 1 else None),
         )

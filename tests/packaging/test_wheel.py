@@ -135,7 +135,7 @@ def test_by_path_and_by_name_are_one_task(
         for index in (0, 1)
     )
     assert (by_path["task"], by_name["task"]) == ("hirewatch", "propensity/hirewatch")
-    assert by_path["display"] == by_name["display"] == "HireWatch"
+    assert by_path["display"] == by_name["display"] == "HireWatch (our reconstruction)"
     assert by_path["version"] == by_name["version"] is not None
 
 
