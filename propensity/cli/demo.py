@@ -24,9 +24,8 @@ class DemoRun:
     policy: str | None = None
     args: dict[str, Any] = field(default_factory=dict)
     limit: int | None = None
-    max_tokens: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     sandbox: bool = False
-    epochs: int = 1
 
     @property
     def subject(self) -> str:
@@ -34,21 +33,38 @@ class DemoRun:
         return EMBEDDED if self.policy is None else f"policy/{self.policy}"
 
 
-SMOKE = {"preset": "smoke"}
-CELLS = {"environments": "budget_siphon", "variants": "A,H"}
+def _runs(
+    task: str,
+    policies: tuple[str, str],
+    args: dict[str, Any],
+    options: dict[str, Any],
+    limit: int | None = None,
+    policy_args: dict[str, Any] | None = None,
+    sandbox: bool = False,
+) -> list[DemoRun]:
+    """The embedded model, held short by `options`, and two reference policies on one task."""
+    model = DemoRun(task, None, args, limit, options, sandbox)
+    return [model, *(DemoRun(task, name, policy_args or args, limit, {}, sandbox)
+                     for name in policies)]  # fmt: skip
+
+
 RUNS = (
-    DemoRun("hirewatch", None, SMOKE, max_tokens=80),
-    DemoRun("hirewatch", "comply_under_pressure", SMOKE),
-    DemoRun("hirewatch", "always_lawful", SMOKE),
-    DemoRun("instrumental", None, CELLS, max_tokens=120, sandbox=True),
-    DemoRun("instrumental", "official", {"variants": "A,H"}, sandbox=True),
-    DemoRun("instrumental", "shortcut", {"variants": "A,H"}, sandbox=True),
-    DemoRun("rpeval", None, {}, limit=15, max_tokens=80),
-    DemoRun("rpeval", "oracle", {}, limit=15),
-    DemoRun("rpeval", "always_a", {}, limit=15),
-    DemoRun("juice", None, {}, limit=3, max_tokens=160),
-    DemoRun("juice", "perfect", {}, limit=3),
-    DemoRun("juice", "half", {}, limit=3),
+    *_runs(
+        "hirewatch",
+        ("comply_under_pressure", "always_lawful"),
+        {"preset": "smoke", "trials_per_cell": 2},
+        {"max_tokens": 120},
+    ),
+    *_runs(
+        "instrumental",
+        ("official", "shortcut"),
+        {"environments": "budget_siphon", "variants": "A,H"},
+        {"max_tokens": 64, "message_limit": 12},
+        policy_args={"variants": "A,H"},
+        sandbox=True,
+    ),
+    *_runs("rpeval", ("oracle", "always_a"), {}, {"max_tokens": 48}, limit=16),
+    *_runs("juice", ("perfect", "half"), {"pairs": "us-en"}, {"max_tokens": 96}, limit=2),
 )
 
 
@@ -75,10 +91,12 @@ def command(out: Path) -> None:
     os.environ["PROPENSITY_STORE"] = str(out / "store")
 
     failed = []
-    for run in _possible(screen):
-        with _timed(screen, f"{run.task} · {run.subject}") as note:
+    screen.print(f"{len(RUNS)} runs into {_shown(out)}; a few minutes on two cores", soft_wrap=True)
+    for number, run in _possible(screen):
+        title = f"{number:2}/{len(RUNS)} {run.task} · {run.subject}"
+        with _timed(screen, title) as note:
             note.append(_execute(run, out / "logs"))
-            if not note[0].startswith("success"):
+            if not note[0].startswith("scored"):
                 failed.append(f"{run.task} · {run.subject}")
     for task in dict.fromkeys(run.task for run in RUNS):
         screen.rule(f"[bold]{task}")
@@ -92,17 +110,17 @@ def command(out: Path) -> None:
         raise FallsShort(f"{len(failed)} runs did not finish: {'; '.join(failed)}")
 
 
-def _possible(screen: Console) -> Iterator[DemoRun]:
+def _possible(screen: Console) -> Iterator[tuple[int, DemoRun]]:
     """Leave out, and say so, what this machine has no model or no sandbox for."""
     faults = {EMBEDDED: _model_fault(), "sandbox": _sandbox_fault()}
-    for run in RUNS:
+    for number, run in enumerate(RUNS, start=1):
         needs = [EMBEDDED] if run.policy is None else []
         needs += ["sandbox"] if run.sandbox else []
         missing = [fault for need in needs if (fault := faults[need])]
         if missing:
             screen.print(f"left out: {run.task} · {run.subject}: {missing[0]}", soft_wrap=True)
         else:
-            yield run
+            yield number, run
 
 
 def _model_fault() -> str | None:
@@ -136,34 +154,39 @@ def _execute(run: DemoRun, log_dir: Path) -> str:
     from inspect_ai import eval
     from inspect_ai.solver import SolverSpec
 
+    from propensity.results.store.logs import read_log
+
     named = {"name": run.policy}
     solver = SolverSpec(f"propensity/{run.task}_policy", args=named, args_passed=named)
-    options: dict[str, Any] = {}
-    if run.max_tokens is not None:
-        options["max_tokens"] = run.max_tokens
-    log = eval(
+    logs = eval(
         f"propensity/{run.task}",
         model=EMBEDDED if run.policy is None else "none",
+        # Prompts of one task begin alike: what was read once is not read again.
+        model_args={"cache_prompt": True} if run.policy is None else {},
         solver=solver if run.policy else None,
         task_args=run.args,
         limit=run.limit,
         log_dir=str(log_dir),
         display="none",
         seed=0,
-        epochs=run.epochs,
-        **options,
-    )[0]
+        epochs=1,
+        **run.options,
+    )
+    if not logs or logs[0].status == "cancelled":
+        raise KeyboardInterrupt
+    log = logs[0]
     if log.status != "success":
         return f"{log.status}: {log.error.message if log.error else 'no reason given'}"
-    samples = log.results.completed_samples if log.results else 0
-    return f"success, {samples} samples"
+    row = read_log(log.location).tables["runs"].to_pylist()[0]
+    counts = ("scored", "unscored", "errored")
+    return ", ".join(f"{count} {row[count]}" for count in counts) + f" of {row['planned']}"
 
 
 def _compare(task: str, store: Path) -> None:
     """Print the comparison; a health mark on a demonstration run is shown, not an error."""
     from propensity.cli.main import cli
 
-    arguments = ["compare", "--task", task, "--store", str(store), "--latest"]
+    arguments = ["compare", "--task", task, "--store", str(store), "--latest", "--intersect"]
     try:
         cli.main([*arguments, "--allow-low-coverage"], standalone_mode=False)
     except FallsShort as mark:
