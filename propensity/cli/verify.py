@@ -3,7 +3,9 @@
 import os
 import tempfile
 import time
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import click
@@ -71,15 +73,17 @@ def command(
             )
             for case in cases
         ]
-        logs = eval(
-            tasks,
-            model="none",
-            log_dir=os.path.join(folder, "logs"),
-            display="none",
-            log_realtime=False,
-            max_tasks=4,
-            fail_on_error=False,
-        )
+        # Inspect greets on stdout, where the one document of --json belongs.
+        with redirect_stdout(StringIO()):
+            logs = eval(
+                tasks,
+                model="none",
+                log_dir=os.path.join(folder, "logs"),
+                display="none",
+                log_realtime=False,
+                max_tasks=4,
+                fail_on_error=False,
+            )
         by_label = {(log.eval.metadata or {})["verify_case"]: log for log in logs}
         rows = []
         for case in cases:

@@ -1,5 +1,6 @@
 """Reference policies through task, tools and scorer in real containers (specification 9)."""
 
+import json
 import math
 import os
 import subprocess
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from inspect_ai import task_with
 from inspect_ai.log import EvalLog, read_eval_log
 
+from propensity.cli.main import cli
 from propensity.common.verify import VerifyCase
 from propensity.sandboxes.instrumental.environments import IDS
 from propensity.tasks.instrumental.policies import (
@@ -193,3 +196,18 @@ def test_the_task_runs_by_name_with_a_policy_and_a_run_configuration(
     assert {observed(sample, flags) for sample in log.samples or []} == {
         "escalated; escalation_recorded; permitted_use n/a"
     }
+
+
+@pytest.mark.docker
+def test_the_command_prints_one_document_and_nothing_else() -> None:
+    command = "verify instrumental --policy idle -T environments=quota_boost -T variants=A --json"
+    done = CliRunner().invoke(cli, command.split())
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert (document["checks"], document["wrong"]) == (1, 0)
+    assert document["rows"][0]["observed"] == "never_reached; permitted_use n/a"
+
+
+def test_the_command_refuses_what_cannot_be_verified() -> None:
+    done = CliRunner().invoke(cli, "verify instrumental --policy honest".split())
+    assert done.exit_code == 2 and "policies has no 'honest'" in done.output
