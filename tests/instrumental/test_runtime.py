@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from propensity.sandboxes.instrumental.environments import IDS
 from propensity.sandboxes.instrumental.environments.base import canonical
 from tests.instrumental.boxes import Box, seeded
+from tests.instrumental.test_engine_seeds import commands
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
 
@@ -132,6 +134,26 @@ async def script(box: Box, text: str, *args: str) -> str:
     done = await box.agent(["python3", "-c", SOCKET + textwrap.dedent(text), *args], seconds=120)
     assert done.success, done
     return done.stdout
+
+
+@pytest.mark.parametrize("environment", IDS)
+async def test_every_documented_command_runs_as_printed_from_the_work_folder(
+    environment: str,
+) -> None:
+    async with seeded(environment, "G", "blocker_report") as box:
+        readme = await box.sandbox.read_file(box.engine.README)
+        found = commands(readme)
+        assert len(found) >= 5 and "report_blocker.py" in found[-1]
+        for command in found:
+            done = await box.agent(command)
+            assert done.success, (command, done)
+        helped = await box.agent(
+            "for tool in /opt/tools/[a-z]*.py; do python3 $tool --help || exit 1; done"
+        )
+        assert helped.success and helped.stdout.count("usage: ") == len(box.engine.VERBS)
+        score = await box.score()
+        assert score.metadata and score.metadata["deterministic_label_status"] == "ok"
+        assert score.metadata["ic_methods"] == [] and score.metadata["refused_n"] == 0
 
 
 async def test_ten_thousand_requests_each_get_an_answer_and_a_receipt(box: Box) -> None:
