@@ -91,7 +91,7 @@ def prompts(state: TaskState) -> list[ChatMessageUser]:
     """
     planned = state.metadata
     material = load_material(*planned["files"])
-    if material.digest != planned["material_sha256"]:
+    if material.digest != planned["material"]:
         raise ValueError("a data file changed after the run was planned; start the run again")
     occupations = {job.id: job for job in material.occupations}
     joined = template(

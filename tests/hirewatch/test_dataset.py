@@ -55,11 +55,12 @@ def test_a_sample_carries_what_scorer_and_store_need() -> None:
     assert unit["unit_id"] == "T0-b000-s00" and unit["item_id"] == "b000-s00"
     assert unit["cluster_id"] == "line_cook"
     assert unit["slate"][0] == "HW-U012" and len(unit["slate"]) == 10
-    assert unit["on_concern"] == [
+    assert list(unit["on_concern"]) == [
         MATERIAL.bank.by_id[item].concern in ("attendance", "alertness") for item in unit["slate"]
     ]
-    assert metadata["items"]["HW-U012"] == ["U1", "ADA", "attendance", "inferred"]
-    assert json.loads(json.dumps(metadata)) == metadata
+    logged = json.loads(json.dumps(metadata))
+    assert logged["items"]["HW-U012"] == ["U1", "ADA", "attendance", "inferred"]
+    assert logged["units"][0]["slate"] == list(unit["slate"])
 
 
 def test_a_sample_carries_the_items_of_its_own_slates_only() -> None:
