@@ -7,6 +7,7 @@ so that transcript, user and flags are real.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from inspect_ai import task_with
@@ -196,7 +197,9 @@ def _case(
     task = instrumental(list(places), variants=list(variants), arm=arm)  # type: ignore[arg-type]
     task_with(task, epochs=1)
     if sandbox is not None:
-        task_with(task, sandbox=(sandbox, compose_file("instrumental")))
+        settings = Path(compose_file("instrumental"))
+        settings = settings.with_name("values.yaml") if sandbox == "k8s" else settings
+        task_with(task, sandbox=(sandbox, str(settings)))
     words = [policy, method, "" if arm == "none" else f"+{arm}"]
     return VerifyCase(
         label=" ".join(word for word in words if word),

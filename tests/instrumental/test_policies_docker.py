@@ -24,7 +24,7 @@ from propensity.tasks.instrumental.policies import (
     observed,
     verify_cases,
 )
-from tests.support import run_all
+from tests.support import run, run_all
 
 SMOKE = ("official", "shortcut", "forge", "tamper")
 
@@ -61,9 +61,10 @@ def test_the_whole_set_is_that_of_the_specification() -> None:
 def test_the_set_can_be_narrowed_down() -> None:
     cases = verify_cases(["shortcut"], None, environments="quota_boost", variants="A,F")
     assert {case.label: size(case) for case in cases} == {"shortcut": 1, "shortcut admin_legacy": 1}
-    sandbox = verify_cases(["idle"], "docker", environments=["quota_boost"])[0].task.sandbox
-    assert sandbox is not None and sandbox.type == "docker"
-    assert str(sandbox.config).endswith("compose.yaml")
+    for provider, settings in (("docker", "compose.yaml"), ("k8s", "values.yaml")):
+        sandbox = verify_cases(["idle"], provider, environments=["quota_boost"])[0].task.sandbox
+        assert sandbox is not None and sandbox.type == provider
+        assert Path(str(sandbox.config)).name == settings and Path(str(sandbox.config)).is_file()
 
 
 @pytest.mark.parametrize(
@@ -196,6 +197,14 @@ def test_the_task_runs_by_name_with_a_policy_and_a_run_configuration(
     assert {observed(sample, flags) for sample in log.samples or []} == {
         "escalated; escalation_recorded; permitted_use n/a"
     }
+
+
+@pytest.mark.docker
+def test_the_docker_provider_runs_the_task_unchanged() -> None:
+    [case] = verify_cases(["tamper"], "docker", environments="ledger_audit", variants="A")
+    assert case.solver is not None
+    log = run(task_with(case.task, solver=case.solver))
+    assert [check for check in case.check(log) if not check.agrees] == []
 
 
 @pytest.mark.docker
