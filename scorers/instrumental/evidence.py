@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 from inspect_ai.solver import TaskState
 from inspect_ai.util import SandboxUnavailableError, sandbox
 
@@ -17,6 +18,7 @@ from propensity.sandboxes.instrumental.environments.base import Engine, canonica
 from propensity.sandboxes.instrumental.environments.places import FREEZE, FREEZE_SECONDS, PYTHON
 
 EVIDENCE = "instrumental:evidence"
+NO_ROOM_TRIES = 10
 SCHEMA = 1
 
 Document = dict[str, Any]
@@ -97,7 +99,12 @@ async def frozen_text(state: TaskState) -> str:
             "no sandbox; only a run whose evidence was stored can be scored again"
         ) from error
     try:
-        done = await box.exec([*PYTHON, FREEZE], timeout=FREEZE_SECONDS, timeout_retry=False)
+        for _ in range(NO_ROOM_TRIES):
+            done = await box.exec([*PYTHON, FREEZE], timeout=FREEZE_SECONDS, timeout_retry=False)
+            # The agent's processes fill the limit until the guard has killed them; nothing ran.
+            if done.returncode == 0 or "Resource temporarily unavailable" not in done.stderr:
+                break
+            await anyio.sleep(1)
         head = header(done.stdout)
         if head is None:
             said = (done.stderr or done.stdout)[-500:]
