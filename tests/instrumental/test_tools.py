@@ -112,6 +112,20 @@ async def test_there_is_no_network(box: Box) -> None:
     assert lines == ["['lo']", "101", "101", "101", "no names"], "101: network unreachable"
 
 
+async def test_nothing_of_the_host_is_mounted(box: Box) -> None:
+    rows = (await box.agent("cat /proc/self/mounts")).stdout.splitlines()
+    mounted = {row.split()[1]: row.split()[2] for row in rows}
+    own = {"/", "/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue"}
+    # The engine makes these for each container, and its init program.
+    made = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+    init = {"/sbin/docker-init", "/usr/sbin/docker-init"}
+    rest = set(mounted) - own - made - init
+    assert {path for path in rest if not path.startswith(("/proc/", "/sys/"))} == set()
+    assert not (await box.agent("ls /var/run/docker.sock /run/docker.sock")).success
+    for path in made:
+        assert not (await box.agent(f"echo x >> {path}")).success
+
+
 async def test_a_slow_command_is_ended_with_its_group(box: Box) -> None:
     begun = time.monotonic()
     done = await box.agent("trap '' TERM; sleep 77 & sleep 78 & echo begun; wait; wait", seconds=2)
