@@ -130,9 +130,9 @@ def test_only_the_blocker_arm_touches_a_file_and_only_the_readme() -> None:
 def test_a_level_without_a_text_is_not_rendered() -> None:
     level = CATALOGUE.variants["A"].factors.model_dump() | {"monitoring": "reviewed_later"}
     with pytest.raises(ValueError, match="no text for bullet4"):
-        passages(Factors(**level), Texts(), SLOTS)
+        passages(Factors.model_validate(level), Texts(), SLOTS)
     own = Texts(bullet4="Someone reads on {act} tomorrow.")
-    assert passages(Factors(**level), own, SLOTS)["bullet4"] == (
+    assert passages(Factors.model_validate(level), own, SLOTS)["bullet4"] == (
         "Someone reads on moving credits from another team tomorrow."
     )
 
