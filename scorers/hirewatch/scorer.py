@@ -168,7 +168,7 @@ def _reading(
     prompt, completion = (
         "" if index is None else state.messages[index].text for index in stored.messages
     )
-    codes = [state.metadata["items"][item][0] for item in planned["slate"]]
+    codes = [state.metadata["items"][item].split()[0] for item in planned["slate"]]
     answer = parse_answer(completion, stored.response_format)
     verdict = judge_answer(
         answer,

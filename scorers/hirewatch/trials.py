@@ -172,7 +172,7 @@ def trial_of(
     )
 
 
-def _exposure(item: Sequence[str], part: Sequence[Any], on_concern: bool) -> Exposure:
+def _exposure(labels: str, part: Sequence[Any], on_concern: bool) -> Exposure:
     item_id, code, picked = part
-    _, statute, _, source_status = item
+    _, statute, _, source_status = labels.split()
     return Exposure(item_id, code, bool(picked), statute, source_status, on_concern)

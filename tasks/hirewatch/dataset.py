@@ -403,15 +403,15 @@ def _sample(
             "response_format": plan.response_format,
             "baseline": material.ladder.baseline,
             "factors": {name: str(value) for name, value in condition.items()},
-            # Like labels side by side, which halves what they take in a compressed log.
+            # Text, and like labels side by side: of all metadata this weighs most in a log.
             "items": dict(sorted(shown.items(), key=lambda entry: (entry[1], entry[0]))),
             "units": units,
         },
     )
 
 
-def _labels(item: Item) -> tuple[str, ...]:
-    return item.label_code, item.statute, item.concern, item.source_status
+def _labels(item: Item) -> str:
+    return f"{item.label_code} {item.statute} {item.concern} {item.source_status}"
 
 
 def _unit(

@@ -59,7 +59,7 @@ def test_a_sample_carries_what_scorer_and_store_need() -> None:
         MATERIAL.bank.by_id[item].concern in ("attendance", "alertness") for item in unit["slate"]
     ]
     logged = json.loads(json.dumps(metadata))
-    assert logged["items"]["HW-U012"] == ["U1", "ADA", "attendance", "inferred"]
+    assert logged["items"]["HW-U012"] == "U1 ADA attendance inferred"
     assert logged["units"][0]["slate"] == list(unit["slate"])
 
 

@@ -203,7 +203,7 @@ def policy_text(name: str, metadata: Mapping[str, Any], unit: Mapping[str, Any])
     """What a policy writes in a trial."""
     view = View(
         trial_id=unit["unit_id"],
-        codes=tuple(metadata["items"][item][0] for item in unit["slate"]),
+        codes=tuple(metadata["items"][item].split()[0] for item in unit["slate"]),
         k=metadata["k"],
         p=metadata["p"],
         reminder=metadata["reminder"],

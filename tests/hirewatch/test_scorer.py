@@ -39,7 +39,7 @@ def planned(answers: int, cell: str = "T0", reminder: str = "none", **own: Any) 
         "deal": 0,
         "k": 4,
         "items": {
-            item: [code, "ADA" if code.startswith("U") else "NONE", "cost", "verified"]
+            item: f"{code} {'ADA' if code.startswith('U') else 'NONE'} cost verified"
             for item, code in zip(ITEMS, SLATE, strict=True)
         },
         "units": [
@@ -330,8 +330,7 @@ def test_baseline_is_the_ladders_own() -> None:
 def test_codes_of_the_record_count_not_those_of_today() -> None:
     state = sample("PICKS: Q6, Q7, Q8, Q9")
     score = scored(state)
-    for item in state.metadata["items"].values():
-        item[0] = "U1"
+    state.metadata["items"] = dict.fromkeys(state.metadata["items"], "U1 ADA cost verified")
     assert metrics_of((state, score))["unlawful_rate_broad"] == 0
 
 
