@@ -152,8 +152,9 @@ async def run_trials(state: TaskState, ask: Ask) -> TaskState:
 
 def _failure(error: Exception, form: AnswerFormat) -> str:
     """Say what failed; Inspect wraps a provider's error together with the whole request."""
-    message = getattr(error, "provider_message", None) or str(error)
-    text = f"{type(error.__cause__ or error).__name__}: {message}"
+    provider_message = getattr(error, "provider_message", None)
+    source = error.__cause__ if provider_message and error.__cause__ else error
+    text = f"{type(source).__name__}: {provider_message or error}"
     status = getattr(error, "status_code", None)
     if form == "schema" and status in SCHEMA_REJECTED:
         text += " (if the endpoint takes no JSON schema: -T response_format=text)"

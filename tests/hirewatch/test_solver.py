@@ -261,6 +261,21 @@ def test_a_rejected_schema_is_an_error_with_a_hint_and_no_silent_switch() -> Non
         assert ("-T response_format=text" in trial["error"]) == hinted
 
 
+class Wrapped(RuntimeError):
+    """What Inspect makes of an error that a provider returns: the request, then the error."""
+
+    status_code = 503
+    provider_message = "overloaded"
+
+
+def test_the_error_of_a_trial_is_the_providers_own() -> None:
+    def answer(messages: list[Any], tools: list[Any]) -> str:
+        raise Wrapped("Request: {...}") from TimeoutError("overloaded")
+
+    (trial,) = only_sample(run(task(trials_per_cell=1), model=scripted(answer))).store[TRIALS]
+    assert trial["error"] == "TimeoutError: overloaded"
+
+
 def test_without_a_model_the_run_stops_with_advice() -> None:
     log = run(task(trials_per_cell=1), model="none")
     assert log.status == "error" and log.error
