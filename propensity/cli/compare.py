@@ -1,7 +1,7 @@
 """`propensity compare`: subjects side by side, paired on the same items."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -15,6 +15,9 @@ from propensity.cli.common import (
     store_option,
 )
 from propensity.cli.ingest import Bar
+
+if TYPE_CHECKING:
+    from propensity.results.report.select import CompareRefused
 
 LONG_TEXTS = ("input", "output", "parts", "gold", "answer", "judge_raw", "error_message")
 
@@ -88,14 +91,16 @@ def command(
     refused = [one for one in results if isinstance(one, CompareRefused)]
     if not done:
         first = refused[0]
-        raise Refused("\n".join(str(one) for one in refused), first.fix) from first
+        if as_json:
+            emit({"refused": [_refusal(one) for one in refused]}, as_json, lambda out: None)
+        raise Refused("\n".join(_in_words(one) for one in refused), first.fix) from first
     if csv_file is not None:
         _write_csv(done, csv_file, overwrite)
     left_out = [f"{one.location}: {one.cause}" for one in source.left_out]
     document = {
         "source": source.place,
         "tasks": [one.document() for one in done],
-        "refused": [{"message": str(one), "fix": one.fix} for one in refused],
+        "refused": [_refusal(one) for one in refused],
         "left_out": left_out,
     }
 
@@ -108,7 +113,7 @@ def command(
         for line in left_out:
             click.echo(f"left out  {line}", err=True)
         for one in refused:
-            click.echo(f"refused  {one}\n  {one.fix}", err=True)
+            click.echo(f"refused  {_in_words(one)}\n  {one.fix}", err=True)
 
     emit(document, as_json, render)
     faults = [fault for one in done for fault in one.faults]
@@ -117,6 +122,14 @@ def command(
             _summary(len(faults), len(refused), len(left_out)),
             "Look into the runs named above before these numbers are used.",
         )
+
+
+def _refusal(refused: "CompareRefused") -> dict[str, Any]:
+    return {"message": str(refused), "fix": refused.fix, "health": list(refused.health)}
+
+
+def _in_words(refused: "CompareRefused") -> str:
+    return "\n  ".join([str(refused), *(f"health  {line}" for line in refused.health)])
 
 
 def _write_csv(done: list[Any], path: Path, overwrite: bool) -> None:

@@ -79,7 +79,7 @@ def _rich(block: Block) -> RenderableType:
         )
     for row in block.rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
-    caption = [Text(f"  {line}", style="dim") for line in block.caption]
+    caption = [Padding(Text(line, style="dim"), (0, 0, 0, 2)) for line in block.caption]
     return Padding(Group(table, *caption), (0, 0, 0, 1), expand=False)
 
 

@@ -1,7 +1,7 @@
 """The comparison of subjects on one task: rates, paired differences, flips, health."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -80,6 +80,7 @@ class Comparison:
     version: str
     group_column: str | None
     rates: tuple[Estimate, ...]
+    valid_rates: tuple[Estimate, ...]
     group_rates: tuple[Estimate, ...]
     pairs: tuple[PairResult, ...]
     health: tuple[Health, ...]
@@ -107,6 +108,7 @@ class Comparison:
             "lower_is_better": self.about.lower_is_better,
             "group_column": self.group_column,
             "rates": [one.document() for one in self.rates],
+            "rates_of_valid_answers": [one.document() for one in self.valid_rates],
             "group_rates": [one.document() for one in self.group_rates],
             "pairs": [
                 {
@@ -161,9 +163,14 @@ def compare_task(frames: Frames, runs: pd.DataFrame, request: Request) -> Compar
         allow_version_mismatch=request.allow_version_mismatch,
     )
     wanted, declared = _pairs(selection, request)
-    measured = measure(
-        selection, frames, key=request.metric, by=request.by, intersect=request.intersect
-    )
+    condition = tuple(health(selection, frames))
+    try:
+        measured = measure(
+            selection, frames, key=request.metric, by=request.by, intersect=request.intersect
+        )
+    except CompareRefused as refusal:
+        refusal.health = tuple(f"{one.subject}: {one.line}" for one in condition)
+        raise
     labels = selection.runs["cluster_label"].dropna().unique()
     label = str(labels[0]) if len(labels) else None
     groups = _group_names(measured, request.by)
@@ -179,9 +186,10 @@ def compare_task(frames: Frames, runs: pd.DataFrame, request: Request) -> Compar
         version=", ".join(sorted(set(selection.runs["task_version"]))),
         group_column=(request.by or "variant") if groups else None,
         rates=tuple(rates),
+        valid_rates=tuple(estimate.valid_rates(selection.subjects)),
         group_rates=tuple(group_rates),
         pairs=_adjusted(results, declared),
-        health=tuple(health(selection, frames)),
+        health=condition,
         logs={
             str(subject): tuple(part["log_location"])
             for subject, part in selection.runs.groupby("subject")
@@ -205,6 +213,16 @@ class _Estimator:
         if few and not self._measured.is_ratio:
             found.append(rate(items, population="items"))
         return [self._finished(one, rows, subject, None) for one in found]
+
+    def valid_rates(self, subjects: Sequence[str]) -> Iterator[Estimate]:
+        """Rates without the answers that were none, for the subjects that have such."""
+        for subject in subjects:
+            rows = self._measured.of(subject)
+            if rows["invalid"].any():
+                kept = rows[~rows["invalid"]]
+                items = items_of(kept, self._measured.is_ratio)
+                found = rate(items, cluster_label=self._label)
+                yield self._finished(found, kept, subject, None)
 
     def group_rate(self, subject: str, group: str) -> Estimate:
         rows = self._measured.of(subject, group)
@@ -352,6 +370,7 @@ def records(results: Sequence[Comparison]) -> pd.DataFrame:
     for one in results:
         estimates: list[tuple[str, Estimate]] = [
             *(("rate", found) for found in (*one.rates, *one.group_rates)),
+            *(("rate of valid answers", found) for found in one.valid_rates),
             *(
                 ("difference", found)
                 for pair in one.pairs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from propensity.results.report.select import Selection
+from propensity.results.report.select import PLANNED_LEVELS, Selection, factor
 from propensity.results.store.tables import Frames
 
 LIMITS: Sequence[tuple[str, float, float]] = (
@@ -21,9 +21,14 @@ WITHHELD_COVERAGE = 0.80
 
 @dataclass(frozen=True)
 class Health:
-    """Figures of one subject, in units; `marks` are worth a look, `faults` fail a check."""
+    """Figures of one subject, in units; `marks` are worth a look, `faults` fail a check.
+
+    `invalid` counts scored units whose answer was none (by reason), `reasons` unscored ones,
+    `errors` units in error by the type of error.
+    """
 
     subject: str
+    unit: str
     planned: int
     scored: int
     unscored: int
@@ -33,6 +38,7 @@ class Health:
     refused: int
     truncated: int
     retries: int
+    invalid: dict[str, int]
     reasons: dict[str, int]
     errors: dict[str, int]
     statuses: tuple[str, ...]
@@ -43,8 +49,8 @@ class Health:
     def line(self) -> str:
         """The health line."""
         parts = [
-            f"planned {self.planned}",
-            f"scored {self.scored}",
+            f"planned {counted(self.planned, self.unit)}",
+            f"scored {self.scored}{_detail(self.invalid)}",
             f"unscored {self.unscored}{_detail(self.reasons)}",
             f"errored {self.errored}{_detail(self.errors)}",
             f"limit hits {self.limited}",
@@ -92,13 +98,16 @@ def _of(subject: str, runs: pd.DataFrame, frames: Frames) -> Health:
             marks.append(text)
     if sums["missing"]:
         marks.append(f"missing {sums['missing']} of {sums['planned']}")
-    unscored = units.loc[units["status"] == "unscored", "reason"].fillna("no reason given")
-    errors = samples.loc[samples["status"] == "error", "error_type"].fillna("error")
+    planned = units[units["level"].isin(PLANNED_LEVELS)]
+    unscored = planned.loc[planned["status"] == "unscored", "reason"].fillna("no reason given")
+    scored = planned.loc[planned["status"] == "scored", "reason"].dropna()
     return Health(
         subject=subject,
+        unit="trial" if (planned["level"] == "trial").any() else "sample",
         retries=int(samples["retries"].sum()),
+        invalid=dict(Counter(scored).most_common()),
         reasons=dict(Counter(unscored).most_common()),
-        errors=dict(Counter(errors).most_common()),
+        errors=dict(Counter(_error_types(planned, samples)).most_common()),
         statuses=statuses,
         marks=tuple(marks),
         faults=tuple(faults),
@@ -106,5 +115,26 @@ def _of(subject: str, runs: pd.DataFrame, frames: Frames) -> Health:
     )
 
 
-def _detail(counted: dict[str, int]) -> str:
-    return f" ({', '.join(f'{name} {count}' for name, count in counted.items())})" * bool(counted)
+def _error_types(units: pd.DataFrame, samples: pd.DataFrame) -> "pd.Series[str]":
+    """The type of error of each unit in error: its sample's, or that of its own call."""
+    errors = units[units["status"] == "error"]
+    of_sample = samples.set_index("sample_uuid")["error_type"]
+    own = factor(errors, "error")
+    types = errors["sample_uuid"].map(of_sample[~of_sample.index.duplicated()])
+    if own is not None:
+        types = types.fillna(own.str.extract(r"^([A-Za-z_][\w.]*): ", expand=False))
+    return types.fillna("error")
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 sample`, `2 samples`."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def detail(counts: dict[str, int]) -> str:
+    """Counts by name: `refusal 2, truncated 1`."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _detail(counts: dict[str, int]) -> str:
+    return f" ({detail(counts)})" * bool(counts)

@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 
 from propensity.common.params import nearest
-from propensity.results.report.select import CompareRefused, Selection
+from propensity.results.report.select import PLANNED_LEVELS, CompareRefused, Selection, factor
 from propensity.results.stats.items import Items, by_item
 from propensity.results.stats.rates import range_if_missing
 from propensity.results.store.tables import Frames
 
-PLANNED_LEVELS = ("sample", "trial")
 IDENTITY = ["variant", "item_id"]
 ROW = ["eval_id", "sample_uuid", "unit_id", "epoch"]
 Interval = tuple[float, float]
@@ -38,7 +37,10 @@ class KeyAbout:
 
 @dataclass(frozen=True)
 class Measured:
-    """Rows of one key: `item` = variant and item id, `value` nan where not scored."""
+    """Rows of one key: `item` = variant and item id, `value` nan where not scored.
+
+    `invalid` marks scored rows whose answer was none: they count by the task's own rule.
+    """
 
     about: KeyAbout
     is_ratio: bool
@@ -103,7 +105,9 @@ def measure(
         notes += [note, *_dropped(rows[~kept], names)]
     rows = rows[kept]
     rows = rows.assign(
-        item=_item_of(rows), group=_groups(rows, by, units, frames, selection).to_numpy()
+        item=_item_of(rows),
+        group=_groups(rows, by, units, frames, selection).to_numpy(),
+        invalid=rows["scored"].astype(bool) & _invalid(rows, units),
     )
     return Measured(about, bool(mine["denominator"].notna().any()), rows, tuple(notes))
 
@@ -218,6 +222,15 @@ def _without_reading(joined: pd.DataFrame, units: pd.DataFrame) -> pd.DataFrame:
                       scored=False, unit_reason=bad["reason"])  # fmt: skip
 
 
+def _invalid(rows: pd.DataFrame, units: pd.DataFrame) -> "pd.Series[bool]":
+    """Rows of a planned unit that is scored with a reason; slots and groups follow theirs."""
+    planned = units["level"].isin(PLANNED_LEVELS)
+    bad = units[planned & (units["status"] == "scored") & units["reason"].notna()]
+    itself = pd.MultiIndex.from_frame(rows[ROW]).isin(pd.MultiIndex.from_frame(bad[ROW]))
+    part = ~rows["level"].isin(PLANNED_LEVELS) & rows["sample_uuid"].isin(bad["sample_uuid"])
+    return part | itself
+
+
 def _check_duplicates(mine: pd.DataFrame, task: str) -> None:
     identity = ["subject", *IDENTITY, "unit_id", "epoch", "key"]
     twice = mine[mine.duplicated(identity, keep=False)]
@@ -322,13 +335,6 @@ def _notes(rows: pd.DataFrame, units: pd.DataFrame, labels: pd.DataFrame, key: s
             listed = ", ".join(f"{subject} {form}" for subject, form in seen.items())
             notes.append(f"response formats differ: {listed}")
     return notes
-
-
-def factor(frame: pd.DataFrame, name: str) -> "pd.Series[Any] | None":
-    """A factor out of a frame's JSON column `factors`, or None if no row has it."""
-    if "factors" not in frame or not frame["factors"].str.contains(f'"{name}"', regex=False).any():
-        return None
-    return frame["factors"].map(lambda text: json.loads(text or "{}").get(name))
 
 
 def _groups(

@@ -3,16 +3,24 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
+PLANNED_LEVELS = ("sample", "trial")
+"""Levels of units that a run plans; slots and groups are parts of them."""
+
 
 class CompareRefused(ValueError):
-    """A comparison that would mislead: nothing is computed; `fix` says what to do."""
+    """A comparison that would mislead: nothing is computed; `fix` says what to do.
+
+    `health` holds the health line of each subject, where it is known which runs were meant.
+    """
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
         self.fix = fix
+        self.health: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,3 +155,10 @@ def _some(names: Iterable[str], limit: int = 5) -> str:
     listed = list(names)
     rest = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + rest
+
+
+def factor(frame: pd.DataFrame, name: str) -> "pd.Series[Any] | None":
+    """A factor out of a frame's JSON column `factors`, or None if no row has it."""
+    if "factors" not in frame or not frame["factors"].str.contains(f'"{name}"', regex=False).any():
+        return None
+    return frame["factors"].map(lambda text: json.loads(text or "{}").get(name))

@@ -1,9 +1,10 @@
 """A comparison in words and tables."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from propensity.results.report.blocks import Block, Heading, Lines, Table
 from propensity.results.report.compare import Comparison, PairResult
+from propensity.results.report.health import counted, detail
 from propensity.results.report.measure import KeyAbout, display
 from propensity.results.stats.record import Estimate
 
@@ -14,15 +15,15 @@ SPELT_OUT = 3
 
 
 def comparison(one: Comparison) -> list[Block]:
-    """The blocks of one task: differences, flips, health, rates, groups, notes."""
+    """The blocks of one task: rates, differences, flips, health, groups, notes."""
     return [
         Heading(_title(one), level=1),
+        *_rates(one),
         *_differences(one),
         *_flips(one),
         Heading("Health"),
         Lines([f"{each.subject}: {each.line}" for each in one.health]),
         *_marks(one),
-        *_rates(one),
         *_groups(one),
         *_group_differences(one),
         *_notes(one),
@@ -66,6 +67,8 @@ def _differences(one: Comparison) -> list[Block]:
 def difference_line(pair: PairResult, about: KeyAbout) -> str:
     """One difference in one line (statistics 3.2)."""
     found = pair.overall
+    if found.estimate is None:
+        return f"{pair.name}: {found.method}"
     parts = [f"{pair.name}  {amount(found.estimate, about, signed=True)}"]
     if found.low is not None:
         df = f" t_{found.df:.0f}," if found.df is not None else ""
@@ -149,9 +152,11 @@ def _rates(one: Comparison) -> list[Block]:
         for found in one.rates
     ]
     header = ["subject", one.about.key, "95 %", "items", "scored", "unscored", "errored"]
-    caption = _by_text([(_basis(found), found.subject) for found in one.rates])
+    everybody = {found.subject for found in one.rates}
+    caption = _by_text([(_basis(found), found.subject) for found in one.rates], everybody)
     warnings = [(text, found.subject) for found in one.rates for text in found.warnings]
-    caption += _by_text(warnings)
+    caption += _by_text(warnings, everybody)
+    caption += _invalid(one)
     for found in one.rates:
         if found.low_if_missing is not None:
             low, high = (
@@ -161,12 +166,34 @@ def _rates(one: Comparison) -> list[Block]:
     return [Heading("Rates"), Table(header, rows, caption=caption)]
 
 
-def _by_text(said: Sequence[tuple[str, str]]) -> list[str]:
-    """Each text once, after the subjects it holds for."""
+def _invalid(one: Comparison) -> list[str]:
+    """What the answers that were none do to the rate."""
+    without = {found.subject: found for found in one.valid_rates}
+    lines = []
+    for each in one.health:
+        if (found := without.get(each.subject)) is None:
+            continue
+        rate = "nothing left"
+        if found.n_items:
+            rate = f"{amount(found.estimate, one.about)} {interval(found, one.about)}".strip()
+            rate += f" ({counted(found.n_items, 'item')})"
+        lines.append(
+            f"{each.subject}: {sum(each.invalid.values())} of {counted(each.scored, 'answer')} "
+            f"unreadable, refused or cut off ({detail(each.invalid)}), counted by the task's rule; "
+            f"without them: {rate}"
+        )
+    return lines
+
+
+def _by_text(said: Sequence[tuple[str, str]], everybody: Set[str]) -> list[str]:
+    """Each text once, after the subjects it holds for if there are others."""
     subjects: dict[str, list[str]] = {}
     for text, subject in said:
         subjects.setdefault(text, []).append(subject)
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in subjects.items()]
+    return [
+        text if set(names) == everybody else f"{', '.join(dict.fromkeys(names))}: {text}"
+        for text, names in subjects.items()
+    ]
 
 
 def _basis(found: Estimate) -> str:
@@ -187,7 +214,7 @@ def _groups(one: Comparison) -> list[Block]:
         f"{interval(found, one.about)}".strip()
         for found in one.group_rates
     }
-    count = {(found.group or "", found.subject): f"{found.n_items}" for found in one.group_rates}
+    count = {(found.group or "", found.subject): found.n_items for found in one.group_rates}
     heading = Heading(f"By {one.group_column}")
     caption = ["fewer than 15 items: no interval"]
     if len(subjects) <= WIDE:
@@ -195,18 +222,23 @@ def _groups(one: Comparison) -> list[Block]:
             [
                 group,
                 *(cell[group, subject] for subject in subjects),
-                "/".join(dict.fromkeys(count[group, subject] for subject in subjects)),
+                _span([count[group, subject] for subject in subjects]),
             ]
             for group in groups
         ]
         return [heading, Table([one.group_column, *subjects, "items"], rows, caption=caption)]
     rows = [
-        [group, subject, cell[group, subject], count[group, subject]]
+        [group, subject, cell[group, subject], str(count[group, subject])]
         for group in groups
         for subject in subjects
     ]
     header = [one.group_column, "subject", one.about.key, "items"]
     return [heading, Table(header, rows, left=2, caption=caption)]
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _group_differences(one: Comparison) -> list[Block]:

@@ -166,3 +166,17 @@ def test_unknown_names_are_answered_with_the_known(three: Path) -> None:
     assert "no run of task 'tox'" in called("--task", "tox").output
     assert "did you mean 'hit'?" in called("--metric", "hits").output
     assert "Factors of the units" in called("--by", "colour").output
+
+
+def test_a_refused_run_without_readings_shows_why(tmp_path: Path) -> None:
+    from inspect_ai.scorer import Score
+
+    logs = tmp_path / "broken"
+    none = Score.unscored(reason="refusal", explanation="refused")
+    run(toy([sample(f"s{n}", none) for n in range(2)]), log_dir=str(logs))
+    result = called(logs)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert "health  mockllm/model" in result.stderr or "health  policy/always" in result.stderr
+    assert "scored 0 · unscored 2 (refusal 2)" in result.stderr
+    document = json.loads(called(logs, "--json").stdout)
+    assert "unscored 2 (refusal 2)" in document["refused"][0]["health"][0]

@@ -418,7 +418,8 @@ def test_health_counts_reasons_and_crosses_limits() -> None:
     found = compared(Run("m", units, more=more, samples={"error_type": "TimeoutError"}))
     (health,) = found.health
     assert health.line == (
-        "planned 100 · scored 90 · unscored 3 (grader_failed 3) · errored 7 (TimeoutError 7) · "
+        "planned 100 samples · scored 90 · unscored 3 (grader_failed 3) · "
+        "errored 7 (TimeoutError 7) · "
         "missing 4 · limit hits 15 · refusals 2 · truncated 3 · retries 0"
     )
     assert health.faults == ("errored 7.0 % of planned",)
@@ -453,3 +454,65 @@ def test_the_order_of_runs_changes_nothing() -> None:
     one, other = compared(*runs), compared(*reversed(runs))
     assert [rate.estimate for rate in one.rates] == [rate.estimate for rate in other.rates]
     assert [pair.overall for pair in one.pairs] == [pair.overall for pair in other.pairs]
+
+
+def test_answers_that_were_none_stand_beside_the_rate() -> None:
+    read = series([1.0, 1.0, 1.0, 0.0] * 5)
+    none = [Unit(f"x{n}", 0.0, reason="invalid_response_format") for n in range(4)]
+    found = compared(Run("a", [*read, *none]), Run("b", [*read, *(Unit(f"x{n}", 1.0)
+                                                                  for n in range(4))]))  # fmt: skip
+    assert found.health[0].invalid == {"invalid_response_format": 4}
+    assert "scored 24 (invalid_response_format 4)" in found.health[0].line
+    assert found.rates[0].estimate == pytest.approx(15 / 24)
+    (valid,) = found.valid_rates
+    assert (valid.subject, valid.estimate, valid.n_items) == ("a", pytest.approx(15 / 20), 20)
+    document = found.document()
+    assert document["rates_of_valid_answers"][0]["estimate"] == pytest.approx(15 / 20)
+    assert document["health"][0]["invalid"] == {"invalid_response_format": 4}
+    kinds = records([found])["kind"].tolist()
+    assert kinds.count("rate of valid answers") == 1
+
+
+def test_slots_of_an_answer_that_was_none_follow_it() -> None:
+    units = [
+        *(Unit(f"s{n}", 0.0, reason="truncated" if n < 2 else None) for n in range(20)),
+        *(Unit(f"s{n}#{k}", float(n >= 2), level="slot") for n in range(20) for k in range(2)),
+    ]
+    made = frames(Run("m", units))
+    for frame in (made.units, made.scores):
+        frame["sample_uuid"] = frame["sample_uuid"].str.replace(r"#\d", "", regex=True)
+    made.units["sample_id"] = made.units["sample_id"].str.replace(r"#\d", "", regex=True)
+    made.scores.loc[made.scores["item_id"].str.contains("#"), "key"] = "slot_correct"
+    found = compare_task(made, made.runs, Request(metric="slot_correct"))
+    assert found.rates[0].estimate == pytest.approx(36 / 40)
+    assert found.valid_rates[0].estimate == 1.0
+    assert found.health[0].invalid == {"truncated": 2}
+
+
+def test_errors_are_counted_in_the_units_of_the_line() -> None:
+    """Trials of a sample that was cancelled, and trials whose own call failed."""
+    failed = {"error": "RateLimitError: try later"}
+    units = [
+        *(Unit(f"i{n}", 1.0, level="trial") for n in range(90)),
+        *(Unit(f"e{n}", status="error", level="trial") for n in range(3)),
+        *(Unit(f"f{n}", status="error", level="trial", factors=failed) for n in range(2)),
+    ]
+    made = frames(Run("m", units))
+    cut = made.units["item_id"].str.startswith("e")
+    made.units.loc[cut, "sample_uuid"] = "one sample"
+    cut = made.samples["sample_id"].str.startswith("sample-e")
+    made.samples.loc[cut, ["sample_uuid", "error_type"]] = ["one sample", "CancelledError"]
+    (health,) = compare_task(made, made.runs, Request()).health
+    assert "planned 95 trials · scored 90 · " in health.line
+    assert "errored 5 (CancelledError 3, RateLimitError 2)" in health.line
+
+
+def test_a_refusal_without_any_reading_shows_the_health() -> None:
+    units = [
+        *(Unit(f"e{n}", status="error") for n in range(3)),
+        Unit("u", status="unscored", reason="refusal"),
+    ]
+    error = refusal(Run("m", units, samples={"error_type": "TimeoutError"}))
+    assert "no scores of 'hit'" in str(error)
+    (line,) = error.health
+    assert "unscored 1 (refusal 1) · errored 3 (TimeoutError 3)" in line

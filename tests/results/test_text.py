@@ -39,12 +39,15 @@ def test_the_line_of_a_difference() -> None:
     )
 
 
-def test_the_order_is_difference_flips_health_rates() -> None:
+def test_the_order_is_rates_differences_flips_health() -> None:
     made = sixty()
     text = shown(compare_task(made, made.runs, Request()))
-    parts = ["Differences (B - A)", "Flips, B - A: 11 to B, 4 to A", "Health", "Rates"]
+    parts = ["Rates", "Differences (B - A)", "Flips, B - A: 11 to B, 4 to A", "Health"]
     assert sorted(parts, key=text.index) == parts
-    assert "planned 180 · scored 178 · unscored 1 (grader_failed 1) · errored 1 (error 1)" in text
+    assert (
+        "planned 180 samples · scored 178 · unscored 1 (grader_failed 1) · errored 1 (error 1)"
+        in text
+    )
     assert re.search(r"A +34.7 % +\[22.5, 49.4\] +60 +178 +1 +1", text)
     assert "95 % Wilson, n_eff 56.2, t_11; places like these (12 observed)" in text
     assert "A: range if missing 34.4 % to 35.6 %" in text
@@ -132,3 +135,12 @@ def test_faults_are_said_in_words() -> None:
     text = printed(Run("m", units))
     assert "FALLS SHORT: m: errored 10.0 % of planned" in text
     assert "FALLS SHORT: m: coverage 90.0 %" in text
+
+
+def test_what_answers_that_were_none_do_is_said_in_words() -> None:
+    none = [Unit(f"x{n}", 0.0, reason="no_response") for n in range(4)]
+    text = " ".join(printed(Run("m", [*series([1.0, 0.0] * 10), *none])).split())
+    assert "m: 4 of 24 answers unreadable, refused or cut off (no_response 4)" in text
+    assert "counted by the task's rule; without them: 50.0 % [29.9, 70.1] (20 items)" in text
+    alone = " ".join(printed(Run("m", none)).split())
+    assert "without them: nothing left" in alone
