@@ -23,12 +23,14 @@ WITHHELD_COVERAGE = 0.80
 class Health:
     """Figures of one subject, in units; `marks` are worth a look, `faults` fail a check.
 
+    `unit` says what is counted: samples, trials, or units where slots are planned beside samples.
     `invalid` counts scored units whose answer was none (by reason), `reasons` unscored ones,
-    `errors` units in error by the type of error.
+    `errors` units in error by the type of error; `answers` scored samples or trials.
     """
 
     subject: str
     unit: str
+    answers: int
     planned: int
     scored: int
     unscored: int
@@ -98,12 +100,16 @@ def _of(subject: str, runs: pd.DataFrame, frames: Frames) -> Health:
             marks.append(text)
     if sums["missing"]:
         marks.append(f"missing {sums['missing']} of {sums['planned']}")
-    planned = units[units["level"].isin(PLANNED_LEVELS)]
+    answers = planned = units[units["level"].isin(PLANNED_LEVELS)]
+    unit = "trial" if (planned["level"] == "trial").any() else "sample"
+    if len(planned) != sums["scored"] + sums["unscored"] + sums["errored"]:
+        planned, unit = units, "unit"
     unscored = planned.loc[planned["status"] == "unscored", "reason"].fillna("no reason given")
     scored = planned.loc[planned["status"] == "scored", "reason"].dropna()
     return Health(
         subject=subject,
-        unit="trial" if (planned["level"] == "trial").any() else "sample",
+        unit=unit,
+        answers=int((answers["status"] == "scored").sum()),
         retries=int(samples["retries"].sum()),
         invalid=dict(Counter(scored).most_common()),
         reasons=dict(Counter(unscored).most_common()),

@@ -124,11 +124,14 @@ def _flips(one: Comparison) -> list[Block]:
             ]
             for flip in pair.flips
         ]
+        header = ["item", pair.a, pair.b, "sample"]
+        if all(row[0] == row[-1] for row in rows):
+            header, rows = header[:-1], [row[:-1] for row in rows]
         first = f", first {len(rows)}" if len(rows) < total else ""
         blocks += [
             Heading(f"Flips, {pair.name}: {pair.to_b} to B, {pair.to_a} to A{first}"),
             Table(
-                ["item", pair.a, pair.b, "sample"],
+                header,
                 rows,
                 caption=[
                     f"log of {name}: {path}" for name in (pair.a, pair.b) for path in one.logs[name]
@@ -178,7 +181,7 @@ def _invalid(one: Comparison) -> list[str]:
             rate = f"{amount(found.estimate, one.about)} {interval(found, one.about)}".strip()
             rate += f" ({counted(found.n_items, 'item')})"
         lines.append(
-            f"{each.subject}: {sum(each.invalid.values())} of {counted(each.scored, 'answer')} "
+            f"{each.subject}: {sum(each.invalid.values())} of {counted(each.answers, 'answer')} "
             f"unreadable, refused or cut off ({detail(each.invalid)}), counted by the task's rule; "
             f"without them: {rate}"
         )

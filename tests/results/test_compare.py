@@ -516,3 +516,13 @@ def test_a_refusal_without_any_reading_shows_the_health() -> None:
     assert "no scores of 'hit'" in str(error)
     (line,) = error.health
     assert "unscored 1 (refusal 1) · errored 3 (TimeoutError 3)" in line
+
+
+def test_slots_planned_beside_samples_make_the_line_count_units() -> None:
+    units = [
+        *(Unit(f"s{n}", 0.0, reason="refusal" if n < 2 else None) for n in range(20)),
+        *(Unit(f"s{n}#{k}", 1.0, level="slot") for n in range(20) for k in range(2)),
+    ]
+    (health,) = compared(Run("m", units)).health
+    assert "planned 60 units · scored 60 (refusal 2)" in health.line
+    assert health.answers == 20
