@@ -27,10 +27,17 @@ def command(kind: str, name: str) -> None:
     """
     task = KINDS[kind]
     templates = import_module(f"propensity.tasks.{task}.dataset").templates()
+    given = Path(name).suffix
+    suffix = given if given in (".yaml", ".yml", ".json") else ""
     try:
-        files: dict[str, str] = templates[kind](name)
+        files: dict[str, str] = templates[kind](name.removesuffix(suffix))
     except ValueError as error:
         raise Refused(str(error), "Choose another name.") from error
+    only, *more = files
+    if suffix == ".yml" and not more:
+        files = {name: files[only]}
+    elif suffix and not any(Path(file).suffix == suffix for file in files):
+        raise Refused(f"{kind} makes no {suffix} file", f"Leave {suffix} out.")
     for file in files:
         if Path(file).exists():
             raise Refused(f"{file} exists", "Choose another name, or move the file away.")
