@@ -17,6 +17,8 @@ GOLD_MARKS: tuple[GoldMarks, ...] = get_args(GoldMarks)
 LOGICAL_ERRORS: tuple[LogicalError, ...] = get_args(LogicalError)
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
+SPANS_ONLY = ("unit", "threshold", "matching")
+"""Settings that mean nothing for sentences."""
 
 
 class _Record(BaseModel):

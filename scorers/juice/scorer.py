@@ -1,7 +1,7 @@
 """The JuICE scorer: locates what the judge marked, matches it with the gold, keeps the counts."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Never
 
 from inspect_ai.model import ModelName
 from inspect_ai.scorer import (
@@ -17,12 +17,18 @@ from inspect_ai.scorer import (
 )
 from inspect_ai.solver import TaskState
 
+from propensity.common.params import Checks
 from propensity.common.units import score_metadata, unit
 from propensity.scorers.juice.answers import Answer, read_answer
 from propensity.scorers.juice.comparison import Comparison, Gold, compare
 from propensity.scorers.juice.explanation import explain, quoted
 from propensity.scorers.juice.metrics import Row, compute_metrics, logged_names
 from propensity.scorers.juice.records import (
+    GOLD_MARKS,
+    LOGICAL_ERRORS,
+    MATCHINGS,
+    SPANS_ONLY,
+    UNITS,
     GoldMarks,
     LogicalError,
     Matching,
@@ -36,6 +42,13 @@ SPANS = "juice:spans"
 RESPONSE_FORMAT = "juice:response_format"
 """Keys of the sample store: where the spans lie, and the form of answer that was asked for."""
 
+OPTIONS: Mapping[str, Sequence[str]] = {
+    "gold": GOLD_MARKS,
+    "logical_error": LOGICAL_ERRORS,
+    "unit": UNITS,
+    "matching": MATCHINGS,
+}
+"""Options of the scorer and their values; `threshold` is a number."""
 ANNOTATOR_FAMILIES = ("gemini-3", "gpt-5")
 """Families of the two models that annotated the official data."""
 FAVOURED = "A model of this judge's family annotated part of the gold: it may be favoured."
@@ -61,6 +74,7 @@ def juice_score(
     unit: Unit | None = None,
     threshold: float | None = None,
     matching: Matching | None = None,
+    **unknown: Never,
 ) -> Scorer:
     """Compare a judge's spans or sentences with the gold of the response.
 
@@ -74,6 +88,11 @@ def juice_score(
         unit: Unit of IoU.
         threshold: Least IoU of a match, in (0, 1].
         matching: `one_to_one` or `any_overlap`.
+        **unknown: Rejected.
+
+    Raises:
+        TypeError: an option that does not exist, or a value that is not allowed. Inspect hides
+            the text of a `ValueError` here.
     """
     given: dict[str, Any] = {
         "gold": gold,
@@ -83,10 +102,14 @@ def juice_score(
         "matching": matching,
     }
     changed = {name: value for name, value in given.items() if value is not None}
-    Settings.model_validate(changed)
+    _check_options(changed, unknown, list(given))
 
     async def score(state: TaskState, target: Target) -> Score:
         settings = Settings.model_validate(state.metadata["scoring"] | changed)
+        if settings.protocol == "sentences" and (idle := [n for n in SPANS_ONLY if n in changed]):
+            raise ValueError(
+                f"{', '.join(idle)}: for spans; leave it out, the log is of protocol=sentences"
+            )
         response = Response.model_validate(state.metadata["response"])
         if settings.gold == "human" and any(
             mark.finder == "synthetic" for group in response.groups for mark in group.marks
@@ -113,6 +136,22 @@ def juice_score(
         )
 
     return score
+
+
+def _check_options(
+    changed: Mapping[str, object], unknown: Mapping[str, object], known: Sequence[str]
+) -> None:
+    checks = Checks("juice_score")
+    checks.unknown(unknown, known)
+    for name, allowed in OPTIONS.items():
+        if name in changed:
+            checks.one_of(name, changed[name], allowed)
+    if "threshold" in changed:
+        checks.number("threshold", changed["threshold"], above=0, high=1)
+    try:
+        checks.done()
+    except ValueError as error:
+        raise TypeError(str(error)) from None
 
 
 def unit_records(

@@ -30,6 +30,7 @@ from propensity.scorers.juice.records import (
     LOGICAL_ERRORS,
     MATCHINGS,
     PROTOCOLS,
+    SPANS_ONLY,
     UNITS,
     GoldMarks,
     LogicalError,
@@ -58,7 +59,7 @@ CARD = load_card(__file__)
 SCORER = "juice_score"
 COLUMNS = ("right", "n_pred", "found", "n_gold", "unlocatable_pred", "invalid")
 SPAN_SETTINGS: dict[str, object] = {
-    name: Settings.model_fields[name].default for name in ("unit", "threshold", "matching")
+    name: Settings.model_fields[name].default for name in SPANS_ONLY
 }
 """Settings that mean nothing for sentences, and their defaults."""
 

@@ -353,8 +353,23 @@ def test_rescoring_with_other_settings_equals_a_run_with_them(changed: dict[str,
 
 def test_rescoring_refuses_what_is_not_allowed() -> None:
     for wrong in ({"threshold": 0}, {"threshold": math.nan}, {"unit": "byte"}, {"gold": "x"}):
-        with pytest.raises(ValueError):
+        with pytest.raises(TypeError, match="must be|is no"):
             juice_score(**wrong)
+    with pytest.raises(TypeError, match="no parameter 'treshold'; did you mean 'threshold'"):
+        juice_score(treshold=0.3)
+
+
+def test_settings_of_spans_are_refused_on_a_log_of_sentences() -> None:
+    log = run(juice(protocol="sentences"), solver=juice_policy("half"), limit=1)
+    with pytest.raises(ValueError, match="threshold, matching: for spans; leave it out"):
+        rescore(
+            log,
+            juice_score(threshold=0.3, matching="any_overlap"),
+            action="overwrite",
+            display="none",
+        )
+    again = rescore(log, juice_score(gold="all"), action="overwrite", display="none")
+    assert metrics(again) == pytest.approx(metrics(log), nan_ok=True)
 
 
 def test_a_judge_of_its_own_responses_gets_a_slice() -> None:
