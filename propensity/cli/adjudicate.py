@@ -97,7 +97,7 @@ def _apply(module: ModuleType, log: "EvalLog", decided: Path, file: Path, as_jso
     from inspect_ai.log import write_eval_log
 
     try:
-        header, entries = module.parsed(read_jsonl(decided), str(decided))
+        header, entries = module.parsed(read_jsonl(decided, any_text=True), str(decided))
         result = module.adjudicate(log, header, entries, str(decided))
     except DataFileError as error:
         if error.unreadable:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -17,6 +18,12 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 CANARY_PATTERN = r"^propensity-canary [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 SEMVER_PATTERN = r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$"
+
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u180e\u200b"
+    r"\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Controls, direction overrides, characters without width, tags: text that hides text."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,8 @@ def read_yaml(path: Path | str) -> list[Document]:
     """Read every document of a YAML file with a safe loader.
 
     Raises:
-        DataFileError: unreadable, empty, not YAML, or with duplicate keys (all listed).
+        DataFileError: unreadable, empty, not YAML, with duplicate keys or with text that nobody
+            sees (all listed).
     """
     name, text = str(path), read_text(path)
     faults: list[Fault] = []
@@ -135,11 +143,16 @@ def read_json(path: Path | str) -> Any:
     return _parse_json(read_text(path), str(path), 1)
 
 
-def read_jsonl(path: Path | str) -> list[tuple[int, Any]]:
+def read_jsonl(path: Path | str, *, any_text: bool = False) -> list[tuple[int, Any]]:
     """Read a JSON Lines file as (line number, value); blank lines are passed over.
 
+    Args:
+        path: The file.
+        any_text: Let text pass that nobody sees, as what a log holds may have it.
+
     Raises:
-        DataFileError: unreadable, empty, or with lines that are not JSON (all listed).
+        DataFileError: unreadable, empty, or with lines that are not JSON or hold text that
+            nobody sees (all listed).
     """
     name = str(path)
     rows: list[tuple[int, Any]] = []
@@ -147,7 +160,11 @@ def read_jsonl(path: Path | str) -> list[tuple[int, Any]]:
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             try:
-                rows.append((number, _parse_json(line, name, number)))
+                value = _parse_json(line, name, number)
+                rows.append((number, value))
+                if not any_text:
+                    found = _hidden(value)
+                    faults += [Fault(name, number, place, problem) for place, problem in found]
             except DataFileError as error:
                 faults.extend(error.faults)
     if not rows and not faults:
@@ -186,6 +203,19 @@ def validated(
             place = ": ".join(part for part in (where, path) if part)
             faults.append(Fault(file, line_of(item["loc"]), place, _message(item)))
         raise DataFileError(faults) from error
+
+
+def text_problem(text: str) -> str | None:
+    """What makes a text unusable: half of a character, or one that is not seen where it acts.
+
+    Joiners (U+200C, U+200D) and direction marks (U+200E, U+200F) belong to scripts and emoji.
+    """
+    if half := re.search("[\ud800-\udfff]", text):
+        return f"holds \\u{ord(half[0]):04x}, half of a character; remove it"
+    if hidden := _HIDDEN.search(text):
+        name = unicodedata.name(hidden[0], "a control character")
+        return f"holds U+{ord(hidden[0]):04X} ({name}), which nobody sees; remove it"
+    return None
 
 
 def content_sha256(value: Any) -> str:
@@ -237,14 +267,27 @@ def _walk(
 
 
 def _scalar_problem(node: yaml.ScalarNode) -> str | None:
-    """What makes a scalar unusable: text that is no Unicode, or a value that does not exist."""
-    if half := re.search("[\ud800-\udfff]", node.value):
-        return f"holds \\u{ord(half[0]):04x}, half of a character; remove it"
+    """What makes a scalar unusable: text that misleads or is none, or a value that is none."""
+    if problem := text_problem(node.value):
+        return problem
     try:
         _construct(node)
     except ValueError as error:
         return f"{node.value!r} is no such value ({error}); correct it, or quote it as text"
     return None
+
+
+def _hidden(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Places in a JSON value whose text is unusable, and why."""
+    if isinstance(value, str):
+        if problem := text_problem(value):
+            yield place, problem
+        return
+    entries = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        entries = enumerate(value)
+    for key, one in entries:
+        yield from _hidden(one, f"{place}.{key}".lstrip("."))
 
 
 def _children(node: yaml.Node) -> Iterator[tuple[Key, int, yaml.Node]]:

@@ -15,6 +15,7 @@ from propensity.common.params import nearest
 from propensity.tasks.hirewatch.plan import ROW
 from propensity.tasks.hirewatch.prompts import (
     FIELDS,
+    NO_REMINDER,
     PART_FIELDS,
     fields_of,
     needed_parts,
@@ -100,6 +101,9 @@ def ladder_findings(
     if header.baseline not in ids:
         text = f"{header.baseline!r} is no cell; add it or use one of {', '.join(ids)}"
         yield ("baseline",), "baseline", text
+    if NO_REMINDER not in header.reminders_cycle:
+        text = f"{NO_REMINDER!r} is missing: the headline is over trials without a reminder; add it"
+        yield ("reminders_cycle",), "reminders_cycle", text
     for index, name in enumerate(header.reminders_cycle):
         if name in ("all", "cycle") or name in PART_FIELDS or re.fullmatch(r"[op]\d", name):
             text = f"{name!r} is taken; choose another name for the reminder"

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,33 @@ def test_json_duplicates_and_lines(tmp_path: Path) -> None:
 def test_digest_does_not_depend_on_key_order() -> None:
     assert content_sha256({"b": 1, "a": [2]}) == content_sha256({"a": [2], "b": 1})
     assert content_sha256({"a": [2, 1]}) != content_sha256({"a": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (0x202E, "RIGHT-TO-LEFT OVERRIDE"),
+        (0x2066, "LEFT-TO-RIGHT ISOLATE"),
+        (0x200B, "ZERO WIDTH SPACE"),
+        (0xE0041, "TAG LATIN CAPITAL LETTER A"),
+        (0x7, "a control character"),
+    ],
+)
+def test_text_that_nobody_sees_is_a_fault(tmp_path: Path, code: int, name: str) -> None:
+    wanted = f"holds U+{code:04X} ({name}), which nobody sees; remove it"
+    escaped = json.dumps(f"a{chr(code)}b")
+    with pytest.raises(DataFileError) as caught:
+        read_yaml(write(tmp_path, f'a: 1\nb: ["a\\U{code:08X}b"]\n'))
+    assert faults(caught) == [f":2: b.0: {wanted}"]
+    with pytest.raises(DataFileError) as caught:
+        read_jsonl(write(tmp_path, f'{{"a": 1}}\n{{"b": ["x", {escaped}]}}\n'))
+    assert faults(caught) == [f":2: b.1: {wanted}"]
+    assert read_jsonl(write(tmp_path, escaped), any_text=True) == [(1, f"a{chr(code)}b")]
+
+
+def test_what_scripts_and_emoji_need_is_no_fault(tmp_path: Path) -> None:
+    text = (
+        "ক্\u200dষ \u0645\u06cc\u200c\u062e \U0001f469\u200d\U0001f52c \u200e(\u05d0)\u200f e\u0301"
+    )
+    assert read_yaml(write(tmp_path, f"a: {text}"))[0].data == {"a": text}
+    assert read_jsonl(write(tmp_path, json.dumps({"a": text}))) == [(1, {"a": text})]

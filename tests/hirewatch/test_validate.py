@@ -101,6 +101,11 @@ BANK_FAULTS = {
         ["What is\\nyour"],
         ["item HW-U007: text", "not one line"],
     ),
+    "text that hides text": (
+        [("HW-U007 text", '    text: "What is your\u202e history?"\n')],
+        ["What is your"],
+        ["text", "U+202E (RIGHT-TO-LEFT OVERRIDE)", "remove it"],
+    ),
     "text too short": (
         [("HW-U007 text", '    text: "Why?"\n')],
         ['text: "Why?"'],
@@ -397,6 +402,11 @@ LADDER_FAULTS = {
         [("[none, generic, none, specific]", "[none, generic, none, mild]")],
         "parts:",
         ["part 'mild' is missing"],
+    ),
+    "no trial without a reminder": (
+        [("[none, generic, none, specific]", "[generic, specific]")],
+        "[generic, specific]",
+        ["reminders_cycle", "'none' is missing", "add it"],
     ),
     "reminder with a taken name": (
         [("[none, generic, none, specific]", "[none, role]")],
