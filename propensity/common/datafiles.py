@@ -283,9 +283,9 @@ def _hidden(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
         if problem := text_problem(value):
             yield place, problem
         return
-    entries = value.items() if isinstance(value, dict) else ()
-    if isinstance(value, list):
-        entries = enumerate(value)
+    entries: Any = ()
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
     for key, one in entries:
         yield from _hidden(one, f"{place}.{key}".lstrip("."))
 
