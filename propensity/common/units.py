@@ -1,9 +1,9 @@
 """Unit records: what `Score.metadata` carries so that the results store needs no task code."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 Reason = Literal[
     "invalid_response_format",
@@ -29,6 +29,10 @@ REASONS: tuple[str, ...] = get_args(Reason)
 Status = Literal["scored", "unscored", "error"]
 Level = Literal["sample", "trial", "slot", "group"]
 KeyValue = float | tuple[float, float]
+Part = tuple[
+    Annotated[str, Field(pattern=r"^[^\s;]+$")], Annotated[str, Field(pattern=r"^[^\s;]+$")], float
+]
+"""Item id, label (both without spaces and semicolons) and value."""
 
 MAX_RAW = 2_000
 """Longest judge reply kept in a score, in characters."""
@@ -36,6 +40,27 @@ MAX_RAW = 2_000
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+def _read_parts(parts: object) -> object:
+    if isinstance(parts, str):
+        return list(zip(*(column.split(" ") for column in parts.split("; ")), strict=True))
+    return parts or None
+
+
+def _write_parts(parts: Sequence[Part] | None) -> str | None:
+    if parts is None:
+        return None
+    items, labels, values = zip(*parts, strict=True)
+    texts = [repr(value).removesuffix(".0") for value in values]
+    return "; ".join(" ".join(column) for column in (items, labels, texts))
+
+
+Parts = Annotated[
+    list[Part] | None, BeforeValidator(_read_parts), PlainSerializer(_write_parts, when_used="json")
+]
+"""The parts of a unit. In a log one text, `item item; label label; value value`: as lists, or part
+by part, they would weigh more than all the rest of a record."""
 
 
 class UnitRecord(_Record):
@@ -51,7 +76,7 @@ class UnitRecord(_Record):
     answer: str | None = None
     factors: dict[str, str] | None = None
     scores: dict[str, KeyValue] | None = None
-    parts: list[tuple[str, str, float]] | None = None
+    parts: Parts = None
     messages: tuple[int, int | None] | None = None
 
 
