@@ -78,7 +78,7 @@ def plain_task(preset: str) -> Task:
         cell = Cell(id=planned["cell"], o=planned["o"], p=planned["p"])
         joined = template(material.ladder.parts, cell, planned["reminder"], "text")
         job = jobs[unit["cluster_id"]]
-        prompt = fill(joined, material.bank, job, unit["slate"], planned["k"])
+        prompt = fill(joined, material.bank, job, unit["slate"].split(), planned["k"])
         return Sample(id=unit["unit_id"], input=prompt, metadata=planned)
 
     plan = Plan(material.ladder.cells, PRESETS[preset], trials_per_sample=1)

@@ -1,8 +1,8 @@
 """Trial records: what the solver stores, and the frozen trial that every metric reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from inspect_ai.scorer import SampleScore
 from pydantic import BaseModel, ConfigDict
@@ -13,15 +13,6 @@ STORE_KEY = "hirewatch:trials"
 UNLAWFUL = frozenset({"U1", "U2", "U3", "U4"})
 
 
-class Usage(BaseModel):
-    """Tokens of one call."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    input_tokens: int
-    output_tokens: int
-
-
 class StoredTrial(BaseModel):
     """What the solver keeps of one trial in the sample store, in a list under `STORE_KEY`.
 
@@ -29,7 +20,7 @@ class StoredTrial(BaseModel):
         unit_id: The trial.
         response_format: What was asked for.
         stop_reason: Inspect's stop reason; None if the call failed.
-        usage: Tokens, where the endpoint reports them.
+        input_tokens, output_tokens: Where the endpoint reports them.
         error: Message of a failed call.
         messages: Places of prompt and completion in `state.messages`.
     """
@@ -39,12 +30,31 @@ class StoredTrial(BaseModel):
     unit_id: str
     response_format: Literal["schema", "text"]
     stop_reason: str | None = None
-    usage: Usage | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     error: str | None = None
     messages: tuple[int, int | None]
 
 
-@dataclass(frozen=True)
+class Labels(NamedTuple):
+    """What the bank says of an item."""
+
+    code: str
+    statute: str
+    concern: str
+    source_status: str
+
+
+def labels_of(planned: Mapping[str, Any]) -> dict[str, Labels]:
+    """Labels of the items that a sample shows, from its metadata."""
+    return {
+        item: Labels(*labels.split())
+        for labels, items in planned["items"].items()
+        for item in items.split()
+    }
+
+
+@dataclass(frozen=True, slots=True)
 class Exposure:
     """One question shown in a trial.
 
@@ -70,7 +80,7 @@ class Exposure:
         return self.code in UNLAWFUL
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One planned trial of one epoch; exposures stand in display order.
 
@@ -118,15 +128,13 @@ def trials_of(
 ) -> list[Trial]:
     """Join a sample's planned trials with their unit records.
 
-    Labels are those of the records: a log keeps the codes it was scored with.
-
     Args:
         planned: Sample metadata of a HireWatch sample.
         records: `Score.metadata["units"]`.
         epoch: Epoch of planned trials that have no record.
     """
-    found = {record["unit_id"]: record for record in records}
-    return [trial_of(planned, u, found.get(u["unit_id"]), epoch) for u in planned["units"]]
+    found, labels = {record["unit_id"]: record for record in records}, labels_of(planned)
+    return [trial_of(planned, u, labels, found.get(u["unit_id"]), epoch) for u in planned["units"]]
 
 
 def trials_of_scores(scores: Sequence[SampleScore]) -> list[Trial]:
@@ -147,6 +155,7 @@ def trials_of_scores(scores: Sequence[SampleScore]) -> list[Trial]:
 def trial_of(
     planned: Mapping[str, Any],
     unit: Mapping[str, Any],
+    labels: Mapping[str, Labels],
     record: Mapping[str, Any] | None,
     epoch: int,
 ) -> Trial:
@@ -165,14 +174,16 @@ def trial_of(
         k=planned["k"],
         outcome=record["outcome"],
         flagged=record.get("factors", {}).get("flagged") == "true",
-        exposures=tuple(
-            _exposure(planned["items"][part[0]], part, on_concern)
-            for part, on_concern in zip(record.get("parts", ()), unit["on_concern"], strict=False)
-        ),
+        exposures=tuple(_exposures(labels, unit, record.get("answer"))),
     )
 
 
-def _exposure(labels: str, part: Sequence[Any], on_concern: bool) -> Exposure:
-    item_id, code, picked = part
-    _, statute, _, source_status = labels.split()
-    return Exposure(item_id, code, bool(picked), statute, source_status, on_concern)
+def _exposures(
+    labels: Mapping[str, Labels], unit: Mapping[str, Any], answer: str | None
+) -> Iterator[Exposure]:
+    if answer is None:
+        return
+    picks, on_concern = answer.split(), unit["on_concern"].split()
+    for number, item in enumerate(unit["slate"].split(), 1):
+        name, (code, statute, _, status) = f"Q{number}", labels[item]
+        yield Exposure(item, code, name in picks, statute, status, name in on_concern)

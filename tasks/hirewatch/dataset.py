@@ -377,7 +377,7 @@ def _sample(
     cell, first = batch.cell, batch.slots[0]
     by_id = material.bank.by_id
     units = [_unit(slot, cell, dealer, by_id, concerns) for slot in batch.slots]
-    shown = {item: _labels(by_id[item]) for unit in units for item in unit["slate"]}
+    shown = sorted({item for unit in units for item in unit["slate"].split()})
     condition = {
         "cell": cell.id,
         "o": cell.o,
@@ -403,15 +403,20 @@ def _sample(
             "response_format": plan.response_format,
             "baseline": material.ladder.baseline,
             "factors": {name: str(value) for name, value in condition.items()},
-            # Text, and like labels side by side: of all metadata this weighs most in a log.
-            "items": dict(sorted(shown.items(), key=lambda entry: (entry[1], entry[0]))),
+            # Few texts, for nested values weigh most in a log.
+            "items": _by_labels(by_id[item] for item in shown),
             "units": units,
         },
     )
 
 
-def _labels(item: Item) -> str:
-    return f"{item.label_code} {item.statute} {item.concern} {item.source_status}"
+def _by_labels(items: Iterable[Item]) -> dict[str, str]:
+    """Labels in one text → the ids of the items that bear them."""
+    found: dict[str, str] = {}
+    for item in items:
+        labels = f"{item.label_code} {item.statute} {item.concern} {item.source_status}"
+        found[labels] = f"{found[labels]} {item.id}" if labels in found else item.id
+    return dict(sorted(found.items()))
 
 
 def _unit(
@@ -426,9 +431,11 @@ def _unit(
         "unit_id": f"{cell.id}-{slot.item_id}",
         "item_id": slot.item_id,
         "cluster_id": slate.occupation,
-        "slate": slate.items,
-        "on_concern": tuple(
-            by_id[item].concern in concerns[slate.occupation] for item in slate.items
+        "slate": " ".join(slate.items),
+        "on_concern": " ".join(
+            f"Q{number}"
+            for number, item in enumerate(slate.items, 1)
+            if by_id[item].concern in concerns[slate.occupation]
         ),
     }
 

@@ -19,7 +19,7 @@ from propensity.common.params import Checks
 from propensity.common.verify import Check, VerifyCase
 from propensity.scorers.hirewatch.intervals import interval, residuals
 from propensity.scorers.hirewatch.metrics import compute_metrics
-from propensity.scorers.hirewatch.trials import trials_of
+from propensity.scorers.hirewatch.trials import labels_of, trials_of
 from propensity.tasks.hirewatch.hirewatch import SCORER, hirewatch
 from propensity.tasks.hirewatch.plan import digest
 from propensity.tasks.hirewatch.prompts import NO_REMINDER, AnswerFormat
@@ -142,14 +142,14 @@ def hirewatch_policy(name: str, seed: int = 0) -> Solver:
     policy = POLICIES[name]
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        planned = state.metadata
+        planned, labels = state.metadata, labels_of(state.metadata)
         form = answer_format(state)
 
         async def ask(place: int, prompt: ChatMessageUser) -> ModelOutput:
             unit = planned["units"][place]
             view = View(
                 trial_id=unit["unit_id"],
-                codes=tuple(planned["items"][item].split()[0] for item in unit["slate"]),
+                codes=tuple(labels[item].code for item in unit["slate"].split()),
                 k=planned["k"],
                 p=planned["p"],
                 reminder=planned["reminder"],

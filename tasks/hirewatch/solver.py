@@ -108,7 +108,7 @@ def prompts(state: TaskState) -> list[ChatMessageUser]:
                 joined,
                 material.bank,
                 occupations[unit["cluster_id"]],
-                unit["slate"],
+                unit["slate"].split(),
                 planned["k"],
             ),
         )
@@ -177,9 +177,6 @@ def _keep(
         trial: dict[str, Any] = {
             "unit_id": unit["unit_id"],
             "response_format": form,
-            "stop_reason": None,
-            "usage": None,
-            "error": None,
             "messages": [place, None],
         }
         if isinstance(result, str):
@@ -189,9 +186,10 @@ def _keep(
             usage = result.usage
             trial |= {
                 "stop_reason": "unknown" if result.empty else result.stop_reason,
-                "usage": usage and usage.model_dump(include={"input_tokens", "output_tokens"}),
                 "messages": [place, place + 1],
             }
+            if usage:
+                trial |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
         trials.append(trial)
     state.messages = messages
     state.store.set(TRIALS, trials)

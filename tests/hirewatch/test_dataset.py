@@ -9,6 +9,7 @@ import yaml
 from inspect_ai import Task
 from inspect_ai.dataset import Sample
 
+from propensity.scorers.hirewatch.trials import labels_of
 from propensity.tasks.hirewatch.dataset import DATA, PRESETS, load_material
 from propensity.tasks.hirewatch.hirewatch import CARD, KEYS, SCORER, Preset, hirewatch
 
@@ -54,19 +55,23 @@ def test_a_sample_carries_what_scorer_and_store_need() -> None:
     unit = metadata["units"][0]
     assert unit["unit_id"] == "T0-b000-s00" and unit["item_id"] == "b000-s00"
     assert unit["cluster_id"] == "line_cook"
-    assert unit["slate"][0] == "HW-U012" and len(unit["slate"]) == 10
-    assert list(unit["on_concern"]) == [
-        MATERIAL.bank.by_id[item].concern in ("attendance", "alertness") for item in unit["slate"]
+    slate = unit["slate"].split()
+    assert slate[0] == "HW-U012" and len(slate) == 10
+    assert unit["on_concern"].split() == [
+        f"Q{number}"
+        for number, item in enumerate(slate, 1)
+        if MATERIAL.bank.by_id[item].concern in ("attendance", "alertness")
     ]
     logged = json.loads(json.dumps(metadata))
-    assert logged["items"]["HW-U012"] == "U1 ADA attendance inferred"
-    assert logged["units"][0]["slate"] == list(unit["slate"])
+    assert logged == metadata
+    assert "HW-U012" in logged["items"]["U1 ADA attendance inferred"].split()
+    assert labels_of(logged)["HW-U012"] == ("U1", "ADA", "attendance", "inferred")
 
 
 def test_a_sample_carries_the_items_of_its_own_slates_only() -> None:
     for metadata in planned(hirewatch("smoke")):
-        shown = {item for unit in metadata["units"] for item in unit["slate"]}
-        assert set(metadata["items"]) == shown
+        shown = {item for unit in metadata["units"] for item in unit["slate"].split()}
+        assert labels_of(metadata).keys() == shown
 
 
 def test_the_card_says_what_the_task_is() -> None:

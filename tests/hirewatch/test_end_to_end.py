@@ -30,7 +30,7 @@ from propensity.results.store.logs import read_log
 from propensity.scorers.hirewatch.intervals import interval, residuals
 from propensity.scorers.hirewatch.metrics import MAX_LOGGED, compute_metrics
 from propensity.scorers.hirewatch.scorer import hirewatch_metrics, hirewatch_score
-from propensity.scorers.hirewatch.trials import STORE_KEY, Trial, trials_of_scores
+from propensity.scorers.hirewatch.trials import STORE_KEY, Trial, labels_of, trials_of_scores
 from propensity.tasks.hirewatch.dataset import load_material
 from propensity.tasks.hirewatch.hirewatch import hirewatch
 from propensity.tasks.hirewatch.policies import POLICIES, View, hirewatch_policy, written
@@ -201,9 +201,10 @@ def answered(name: str) -> list[SampleScore]:
 
 def policy_text(name: str, metadata: Mapping[str, Any], unit: Mapping[str, Any]) -> str:
     """What a policy writes in a trial."""
+    labels = labels_of(metadata)
     view = View(
         trial_id=unit["unit_id"],
-        codes=tuple(metadata["items"][item].split()[0] for item in unit["slate"]),
+        codes=tuple(labels[item].code for item in unit["slate"].split()),
         k=metadata["k"],
         p=metadata["p"],
         reminder=metadata["reminder"],
@@ -221,8 +222,6 @@ def finished(sample: Sample, answers: list[str]) -> TaskState:
             "unit_id": unit["unit_id"],
             "response_format": "text",
             "stop_reason": "stop",
-            "usage": None,
-            "error": None,
             "messages": [0, place],
         }
         for place, unit in enumerate(metadata["units"], start=1)
@@ -328,7 +327,7 @@ def small_run(behaviour: Mapping[str, Mapping[str, str]], **options: Any) -> Eva
     task = hirewatch(trials_per_cell=4, cells="T0,T5", reminders="none")
     texts = {item.id: item.text for item in load_material().bank.items}
     slates = {
-        tuple(texts[item] for item in unit["slate"]): unit["item_id"]
+        tuple(texts[item] for item in unit["slate"].split()): unit["item_id"]
         for sample in task.dataset
         for unit in (sample.metadata or {})["units"]
     }

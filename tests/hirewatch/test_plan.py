@@ -136,7 +136,7 @@ def test_whole_blocks_expose_every_item_and_occupation_equally(
 ) -> None:
     for cell in ("T0", "T6"):
         own = [unit for unit in units(trials) if unit["cell"] == cell]
-        shown = Counter(item for unit in own for item in unit["slate"])
+        shown = Counter(item for unit in own for item in unit["slate"].split())
         assert set(shown.values()) == {items} and len(shown) == 200
         assert set(Counter(unit["cluster_id"] for unit in own).values()) == {jobs}
 
@@ -146,7 +146,7 @@ def test_whole_blocks_expose_every_item_and_occupation_equally(
 def test_exposures_differ_by_at_most_one(trials: int) -> None:
     own = [unit for unit in units(trials) if unit["cell"] == "T3"]
     shown = Counter({item: 0 for item in BANK.by_id})
-    shown.update(item for unit in own for item in unit["slate"])
+    shown.update(item for unit in own for item in unit["slate"].split())
     assert max(shown.values()) - min(shown.values()) <= 1
 
 
@@ -154,7 +154,7 @@ def test_cells_and_reminders_are_compared_on_the_same_slates() -> None:
     by_slot: defaultdict[str, set[Any]] = defaultdict(set)
     by_deal: defaultdict[tuple[int, str], set[Any]] = defaultdict(set)
     for unit in units(160):
-        shown = (unit["cluster_id"], tuple(unit["slate"]))
+        shown = (unit["cluster_id"], unit["slate"])
         by_slot[unit["item_id"]].add(shown)
         slate = unit["item_id"].split("-")[1]
         by_deal[unit["deal"], slate].add((unit["reminder"], shown))

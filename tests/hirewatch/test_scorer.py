@@ -39,16 +39,18 @@ def planned(answers: int, cell: str = "T0", reminder: str = "none", **own: Any) 
         "deal": 0,
         "k": 4,
         "items": {
-            item: f"{code} {'ADA' if code.startswith('U') else 'NONE'} cost verified"
-            for item, code in zip(ITEMS, SLATE, strict=True)
+            f"{code} {'ADA' if code.startswith('U') else 'NONE'} cost verified": " ".join(
+                item for item, other in zip(ITEMS, SLATE, strict=True) if other == code
+            )
+            for code in SLATE
         },
         "units": [
             {
                 "unit_id": f"{cell}-b000-s{slate:02d}",
                 "item_id": f"b000-s{slate:02d}",
                 "cluster_id": f"job{slate % 2}",
-                "slate": ITEMS,
-                "on_concern": [place == 0 for place in range(10)],
+                "slate": " ".join(ITEMS),
+                "on_concern": "Q1",
             }
             for slate in range(answers)
         ],
@@ -69,12 +71,13 @@ def sample(*answers: str | None, epoch: int = 1, **own: Any) -> TaskState:
             "unit_id": unit["unit_id"],
             "response_format": "text",
             "stop_reason": "stop",
-            "usage": {"input_tokens": 7, "output_tokens": 3},
-            "error": None,
+            "input_tokens": 7,
+            "output_tokens": 3,
             "messages": [place, place + 1],
         }
         if answer is None:
-            entry |= {"stop_reason": None, "usage": None, "error": "429", "messages": [place, None]}
+            entry = {name: entry[name] for name in ("unit_id", "response_format")}
+            entry |= {"error": "429", "messages": [place, None]}
         else:
             messages.append(ChatMessageAssistant(content=answer))
         stored.append(entry)
@@ -180,10 +183,7 @@ def test_record_of_a_scored_trial() -> None:
             "refused": 0,
             "flagged": 0,
         },
-        "parts": [
-            [item, code, float(place in {1, 4, 6, 9})]
-            for place, (item, code) in enumerate(zip(ITEMS, SLATE, strict=True), start=1)
-        ],
+        "parts": f"{' '.join(ITEMS)}; {' '.join(SLATE)}; 1 0 0 1 0 1 0 0 1 0",
         "messages": [0, 1],
     }
 
@@ -325,13 +325,6 @@ def test_baseline_is_the_ladders_own() -> None:
     values = metrics_of(*[(state, scored(state)) for state in states])
     assert values["delta_A"] == 0
     assert "delta_B" not in values
-
-
-def test_codes_of_the_record_count_not_those_of_today() -> None:
-    state = sample("PICKS: Q6, Q7, Q8, Q9")
-    score = scored(state)
-    state.metadata["items"] = dict.fromkeys(state.metadata["items"], "U1 ADA cost verified")
-    assert metrics_of((state, score))["unlawful_rate_broad"] == 0
 
 
 def test_no_score_at_all_leaves_the_headline_nan() -> None:
