@@ -32,6 +32,11 @@ LONG_TEXTS = ("input", "output", "parts", "gold", "answer", "judge_raw", "error_
 )
 @click.option("--baseline", metavar="M", help="Compare all others with M.")
 @click.option("--by", metavar="COLUMN", help="Slices by any factor; default: variant.")
+@click.option(
+    "--between",
+    metavar="COLUMN",
+    help="Compare the levels of one factor, such as reasoner, instead of subjects.",
+)
 @click.option("--intersect", is_flag=True, help="Use shared items where item sets differ.")
 @click.option("--latest", is_flag=True, help="The newest run of each subject.")
 @click.option(
@@ -75,6 +80,8 @@ def command(
     named = tuple(name.strip() for name in (models or "").split(",") if name.strip())
     if options["pairs"] and options["baseline"]:
         raise Refused("--pair and --baseline exclude each other", "Give one of them.")
+    if options["between"] and (options["pairs"] or options["baseline"]):
+        raise Refused("--between compares all levels", "Leave --pair and --baseline out.")
     if csv_file is not None and csv_file.exists() and not overwrite:
         raise Refused(f"{csv_file} is in the way", "Give --overwrite to replace it.")
     try:

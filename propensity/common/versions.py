@@ -130,7 +130,8 @@ def task_metadata(
     Args:
         card: The benchmark's card.
         headline_key: Key of the scores table behind the headline metric.
-        keys: Key → `{range: [low, high], lower_is_better, label}`.
+        keys: Key → `{range: [low, high], lower_is_better, label}`; `reference_for` names the key
+            beside which an answer without a model stands.
         factors: Values that must agree between compared runs; names as in the card's
             `comparability`, roles left out (the store adds those from the log).
         cluster_label: What a cluster is called ("occupation").

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from propensity.results.report import cost
+from propensity.results.report.cost import Cost, CostRatio
 from propensity.results.report.health import (
     MARKED_COVERAGE,
     WITHHELD_COVERAGE,
@@ -24,6 +26,7 @@ from propensity.results.report.measure import (
     measure,
     missing_range,
 )
+from propensity.results.report.references import Standing, standings
 from propensity.results.report.select import CompareRefused, Selection, select_runs
 from propensity.results.stats.multiplicity import family
 from propensity.results.stats.paired import Flip, Pairs, difference, flips, pair_up
@@ -44,6 +47,7 @@ class Request:
     pairs: tuple[tuple[str, str], ...] = ()
     baseline: str | None = None
     by: str | None = None
+    between: str | None = None
     intersect: bool = False
     latest: bool = False
     flips: int = 20
@@ -82,8 +86,11 @@ class Comparison:
     rates: tuple[Estimate, ...]
     valid_rates: tuple[Estimate, ...]
     group_rates: tuple[Estimate, ...]
+    standings: tuple[Standing, ...]
     pairs: tuple[PairResult, ...]
     health: tuple[Health, ...]
+    costs: tuple[Cost, ...]
+    cost_ratios: tuple[CostRatio, ...]
     logs: dict[str, tuple[str, ...]]
     samples: dict[tuple[str, str], str]
     notes: tuple[str, ...]
@@ -109,6 +116,7 @@ class Comparison:
             "group_column": self.group_column,
             "rates": [one.document() for one in self.rates],
             "rates_of_valid_answers": [one.document() for one in self.valid_rates],
+            "beside_references": [one.document() for one in self.standings],
             "group_rates": [one.document() for one in self.group_rates],
             "pairs": [
                 {
@@ -127,6 +135,8 @@ class Comparison:
                 for one in self.pairs
             ],
             "health": [asdict(one) for one in self.health],
+            "cost": cost.documents(self.costs),
+            "cost_ratios": cost.documents(self.cost_ratios),
             "logs": {subject: list(paths) for subject, paths in self.logs.items()},
             "notes": list(self.notes),
             "faults": self.faults,
@@ -161,6 +171,7 @@ def compare_task(frames: Frames, runs: pd.DataFrame, request: Request) -> Compar
         models=tuple(dict.fromkeys(named)),
         latest=request.latest,
         allow_version_mismatch=request.allow_version_mismatch,
+        between=request.between,
     )
     wanted, declared = _pairs(selection, request)
     condition = tuple(health(selection, frames))
@@ -188,8 +199,17 @@ def compare_task(frames: Frames, runs: pd.DataFrame, request: Request) -> Compar
         rates=tuple(rates),
         valid_rates=tuple(estimate.valid_rates(selection.subjects)),
         group_rates=tuple(group_rates),
+        standings=tuple(
+            standings(selection, frames, request.metric, intersect=request.intersect, label=label)
+        ),
         pairs=_adjusted(results, declared),
         health=condition,
+        costs=tuple(cost.costs(selection, frames)),
+        cost_ratios=tuple(
+            found
+            for a, b in wanted * bool(request.between)
+            if (found := cost.cost_ratio(selection, frames, a, b)) is not None
+        ),
         logs={
             str(subject): tuple(part["log_location"])
             for subject, part in selection.runs.groupby("subject")
@@ -335,6 +355,9 @@ def _pairs(selection: Selection, request: Request) -> tuple[list[tuple[str, str]
                 f"There are: {', '.join(subjects)}.",
             )
         return [(request.baseline, one) for one in subjects if one != request.baseline], True
+    if request.between:
+        bases = selection.runs.groupby("base")["subject"].unique()
+        return [pair for levels in bases for pair in combinations(sorted(levels), 2)], False
     return list(combinations(subjects, 2)), False
 
 

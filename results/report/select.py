@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from propensity.common.params import nearest
+
 PLANNED_LEVELS = ("sample", "trial")
 """Levels of units that a run plans; slots and groups are parts of them."""
 
@@ -44,6 +46,7 @@ def select_runs(
     models: Sequence[str] = (),
     latest: bool = False,
     allow_version_mismatch: bool = False,
+    between: str | None = None,
 ) -> Selection:
     """Choose among the runs of one task.
 
@@ -54,6 +57,7 @@ def select_runs(
         models: Subjects to keep; empty = all.
         latest: Keep the newest run of each subject.
         allow_version_mismatch: Compare although the comparability version differs.
+        between: Factor whose levels are compared: each becomes a subject of its own.
 
     Raises:
         CompareRefused: an unknown subject, or runs that are not comparable.
@@ -68,12 +72,14 @@ def select_runs(
                 f"{task} has no run of {', '.join(unknown)}", f"There are: {_some(sorted(known))}."
             )
         kept = kept[kept["subject"].isin(models)]
+    if between is not None:
+        kept = _by_level(kept, between)
     if latest:
         newest = kept.sort_values("started").groupby("subject")["eval_id"].last()
         older = kept[~kept["eval_id"].isin(newest)]
         notes += [f"older run left out: {row.subject} {row.eval_id}" for row in older.itertuples()]
         kept = kept[kept["eval_id"].isin(newest)]
-    notes += _check_comparable(kept, task, allow_version_mismatch)
+    notes += _check_comparable(kept, task, allow_version_mismatch, between)
     return Selection(task, package, kept, tuple(notes))
 
 
@@ -91,9 +97,30 @@ def _ends_of_chains(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return ordered[kept].drop(columns=["chain", "complete"]).sort_values("started"), notes
 
 
-def _check_comparable(runs: pd.DataFrame, task: str, allow_version: bool) -> list[str]:
+def _by_level(runs: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The same runs, each under its subject and its level of a factor."""
+    factors = [json.loads(text or "{}") for text in runs["factors"]]
+    known = sorted({one for each in factors for one in each})
+    if not any(name in each for each in factors):
+        raise CompareRefused(
+            f"the runs have no factor {name!r}{nearest(name, known)}",
+            f"There are: {', '.join(known) or 'none'}.",
+        )
+    levels = [str(each.get(name, "not set")) for each in factors]
+    if len(set(levels)) < 2:
+        raise CompareRefused(
+            f"all runs have {name}={levels[0]}", "Name runs of two levels, or compare subjects."
+        )
+    subjects = [f"{who} {name}={level}" for who, level in zip(runs["subject"], levels, strict=True)]
+    return runs.assign(base=runs["subject"], subject=subjects)
+
+
+def _check_comparable(
+    runs: pd.DataFrame, task: str, allow_version: bool, between: str | None = None
+) -> list[str]:
     """Refuse runs that differ in what must agree; return notes on what may differ."""
     differences = factor_differences(runs)
+    differences.pop(between or "", None)
     versions = _groups(runs, runs["comparability_version"].astype("string").fillna("unknown"))
     notes = []
     epochs = _groups(runs, runs["epochs"].astype("string").fillna("1"))

@@ -6,6 +6,7 @@ from propensity.results.report.blocks import Block, Heading, Lines, Table
 from propensity.results.report.compare import Comparison, PairResult
 from propensity.results.report.health import counted, detail
 from propensity.results.report.measure import KeyAbout, display
+from propensity.results.report.references import Standing
 from propensity.results.stats.record import Estimate
 
 WIDE = 3
@@ -19,6 +20,7 @@ def comparison(one: Comparison) -> list[Block]:
     return [
         Heading(_title(one), level=1),
         *_rates(one),
+        *_references(one),
         *_differences(one),
         *_flips(one),
         Heading("Health"),
@@ -26,6 +28,7 @@ def comparison(one: Comparison) -> list[Block]:
         *_marks(one),
         *_groups(one),
         *_group_differences(one),
+        *_costs(one),
         *_notes(one),
     ]
 
@@ -169,6 +172,56 @@ def _rates(one: Comparison) -> list[Block]:
     return [Heading("Rates"), Table(header, rows, caption=caption)]
 
 
+def _references(one: Comparison) -> list[Block]:
+    """Each subject beside the best answer that needs no model; in words where that wins."""
+    if not one.standings:
+        return []
+    rows = [
+        [
+            each.subject,
+            amount(each.own.estimate, each.about),
+            f"{each.references[0].subject} {amount(each.references[0].estimate, each.about)}",
+            amount(each.lead.estimate, each.about, signed=True),
+            interval(each.lead, each.about),
+        ]
+        for each in one.standings
+    ]
+    everybody = {each.subject for each in one.standings}
+    listed = [
+        (
+            "baselines on these items: "
+            + ", ".join(f"{r.subject} {amount(r.estimate, each.about)}" for r in each.references),
+            each.subject,
+        )
+        for each in one.standings
+    ]
+    key = one.standings[0].about.key
+    header = ["subject", key, "best baseline", "lead", "95 %"]
+    words = [sentence for each in one.standings if (sentence := _in_words(each))]
+    table = Table(header, rows, caption=_by_text(listed, everybody))
+    return [Heading(f"Beside baselines that ask no model ({key})"), table, *_sentences(words)]
+
+
+def _sentences(words: Sequence[str]) -> list[Block]:
+    return [Lines(words)] if words else []
+
+
+def _in_words(each: Standing) -> str:
+    """What must be said where a baseline is as good; nothing where the subject leads clearly."""
+    best, lead = each.references[0], each.lead
+    if lead.estimate is None:
+        return ""
+    better = -lead.estimate if each.about.lower_is_better else lead.estimate
+    shown = f"{best.subject} ({amount(best.estimate, each.about)})"
+    if better < 0:
+        return f"{each.subject} is below the best baseline, {shown}: the baseline wins"
+    if better == 0:
+        return f"{each.subject} only equals the best baseline, {shown}"
+    if lead.p is None or lead.p >= 1 - lead.level:
+        return f"{each.subject} is not shown to be above the best baseline, {shown}"
+    return ""
+
+
 def _invalid(one: Comparison) -> list[str]:
     """What the answers that were none do to the rate."""
     without = {found.subject: found for found in one.valid_rates}
@@ -280,6 +333,54 @@ def _marks(one: Comparison) -> list[Block]:
     faults = [f"FALLS SHORT: {fault}" for fault in one.faults]
     blocks: list[Block] = [Lines(marks, style="yellow")] if marks else []
     return [*blocks, Lines(faults, style="red")] if faults else blocks
+
+
+def _costs(one: Comparison) -> list[Block]:
+    """What a sample cost, and for levels of a factor how many times as much."""
+    if not one.costs:
+        return []
+    rows = [
+        [
+            each.subject,
+            each.role,
+            str(each.samples),
+            _known(each.calls, ".1f"),
+            _known(each.tokens_in, ",.0f"),
+            _known(each.tokens_out, ",.0f"),
+            _known(each.seconds, ".1f"),
+            _known(each.usd, ".4f"),
+        ]
+        for each in one.costs
+    ]
+    header = ["subject", "role", "samples", "calls", "tokens in", "out", "seconds", "USD"]
+    kept = [
+        place for place in range(len(header)) if place < 3 or any(row[place] != "-" for row in rows)
+    ]
+    caption = [
+        f"{each.b} to {each.a}, on {counted(each.samples, 'shared sample')}: "
+        + ", ".join(
+            f"{name} x {value:.2f}"
+            for name, value in (
+                ("calls", each.calls),
+                ("tokens in", each.tokens_in),
+                ("tokens out", each.tokens_out),
+                ("time", each.seconds),
+            )
+            if value is not None
+        )
+        for each in one.cost_ratios
+    ]
+    table = Table(
+        [header[place] for place in kept],
+        [[row[place] for place in kept] for row in rows],
+        left=2,
+        caption=caption,
+    )
+    return [Heading("Cost of a sample"), table]
+
+
+def _known(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def _notes(one: Comparison) -> list[Block]:

@@ -37,6 +37,9 @@ REASONER = "rpeval:reasoner"
 VERDICT = "rpeval:verdict"
 """Sample store: the judge's whole verdict."""
 
+BASELINE = "baseline_"
+"""Begins the keys of what a baseline has right, beside the model's own."""
+
 ENDING = {
     "invalid_response_format": "could not be read",
     "no_response": "is empty",
@@ -98,6 +101,9 @@ def _answered(state: TaskState, record: Record, how: Scoring) -> Score:
         if how.mode == "published":
             # A record that the published code leaves out is no miss.
             scores["full"] = (values["full"], values["counted"])
+    scores |= _baseline_scores(
+        state, record, values["slots"] if how.cardinality == "multi" else None
+    )
     units = [_record_unit(state, record, reading, scores)]
     if how.cardinality == "multi":
         units += _slot_units(state, record, given, reading.reason, counted=bool(values["counted"]))
@@ -145,6 +151,7 @@ async def _judged(state: TaskState, record: Record, how: Scoring) -> Score:
     scores: dict[str, Any] = {"realised_match": (values["realised"], values["slots"])}
     if not single:
         scores["slot_match"] = (values["matched"], values["slots"])
+    scores |= _baseline_scores(state, record, values["slots"])
     units = [_record_unit(state, record, reading, scores, used, own.get("self_graded", False))]
     if not single:
         units += _slot_units(state, record, used, reading.reason, counted=True)
@@ -193,6 +200,16 @@ def _record_unit(
         factors=factors,
         scores=scores,
     )
+
+
+def _baseline_scores(state: TaskState, record: Record, slots: float | None) -> dict[str, Any]:
+    """What each baseline has right in a record: 0 or 1, or out of so many slots that count."""
+    found: dict[str, Any] = {}
+    for name, letters in (state.metadata.get("baselines") or {}).items():
+        right = float(sum(a == b for a, b in zip(record.gold, letters, strict=True)))
+        pair = (right if slots else 0.0, slots)
+        found[f"{BASELINE}{name}"] = right if slots is None else pair
+    return found
 
 
 def _slot_units(

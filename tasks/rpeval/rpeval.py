@@ -36,7 +36,7 @@ from propensity.scorers.rpeval.records import (
     Protocol,
     Scoring,
 )
-from propensity.scorers.rpeval.scorer import rpeval_score
+from propensity.scorers.rpeval.scorer import BASELINE, rpeval_score
 from propensity.tasks.rpeval.dataset import (
     RpevalSet,
     guesses_for,
@@ -92,6 +92,13 @@ KEYS: dict[tuple[Protocol, Cardinality], tuple[str, ...]] = {
     ("generative", "single"): ("match", "realised_match"),
     ("generative", "multi"): ("full", "slot_match", "realised_match", "slot_correct"),
 }
+REFERENCE_KEYS: dict[tuple[Protocol, Cardinality], str] = {
+    ("discriminative", "single"): "correct",
+    ("discriminative", "multi"): "micro",
+    ("generative", "single"): "realised_match",
+    ("generative", "multi"): "realised_match",
+}
+"""Key that the baselines stand beside: preferences used as the gold says."""
 COLUMNS: dict[tuple[Protocol, Cardinality], tuple[str, ...]] = {
     ("discriminative", "single"): ("correct", "invalid", "refusal"),
     ("discriminative", "multi"): ("right", "slots", "full", "invalid", "length_mismatch"),
@@ -224,6 +231,15 @@ def _metadata(
     pair = (how.protocol, how.cardinality)
     keys: dict[str, dict[str, object]] = {
         key: {"range": [0, 1], "lower_is_better": False, "label": LABELS[key]} for key in KEYS[pair]
+    }
+    keys |= {
+        f"{BASELINE}{name}": {
+            "range": [0, 1],
+            "lower_is_better": False,
+            "label": name,
+            "reference_for": REFERENCE_KEYS[pair],
+        }
+        for name in guesses[kept.records[0].id]
     }
     versions: dict[str, str] = {how.prompt: PROMPT_VERSION}
     if how.protocol == "generative":

@@ -551,3 +551,31 @@ def test_slots_are_units_of_the_store() -> None:
         assert (micro["numerator"], micro["denominator"]) == (gold.count("A"), len(gold))
         right = [keys[row["unit_id"], "slot_correct"]["value"] for row in slots]
         assert right == [float(x == "A") for x in gold]
+
+
+def test_baselines_stand_in_the_store_beside_the_models_own_count() -> None:
+    single = run(rpeval(), solver=rpeval_policy("always_a"), limit=6)
+    multi = run(rpeval(cardinality="multi"), solver=rpeval_policy("always_a"), limit=6)
+    for log, own in ((single, "correct"), (multi, "micro")):
+        declared = (log.eval.metadata or {})["keys"]
+        assert declared["baseline_always_a"]["reference_for"] == own
+        for sample in log.samples or []:
+            rows = [one for one in sample_rows(LogFacts.of(log), sample).scores
+                    if one["unit_id"] == str(sample.id)]  # fmt: skip
+            by_key = {
+                row["key"]: (row["value"], row["numerator"], row["denominator"]) for row in rows
+            }
+            assert by_key["baseline_always_a"] == by_key[own]
+            gold = sample.metadata["record"]["gold"]
+            assert by_key["baseline_always_c"][0] == pytest.approx(gold.count("C") / len(gold))
+
+
+def test_what_the_published_code_leaves_out_counts_for_no_baseline() -> None:
+    task = rpeval(cardinality="multi", mode="published")
+    log = run(task, solver=rpeval_policy("prose"), limit=1)
+    (sample,) = log.samples or []
+    rows = {row["key"]: row for row in sample_rows(LogFacts.of(log), sample).scores}
+    assert (rows["baseline_always_a"]["numerator"], rows["baseline_always_a"]["denominator"]) == (
+        0.0,
+        0.0,
+    )
