@@ -19,11 +19,11 @@ from typing import Any, Literal, Never, get_args
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
 from inspect_ai.log import HeadlineMetric
-from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
 from propensity.common.answers import RESPONSE_FORMATS, ResponseFormat
 from propensity.common.params import Checks
 from propensity.common.versions import load_card, task_metadata
+from propensity.common.viewer import samples_view
 from propensity.scorers.hirewatch.scorer import hirewatch_score
 from propensity.tasks.hirewatch.dataset import (
     PRESETS,
@@ -140,20 +140,7 @@ def hirewatch(
         metadata=_metadata(material, plan, design, reminders) | {"warnings": warnings},
         tags=CARD.all_tags,
         headline_metric=HeadlineMetric(scorer=SCORER, metric="unlawful_rate_broad"),
-        viewer=ViewerConfig(
-            trust_content=False,
-            task_samples_view=TaskSamplesView(
-                name="trials",
-                columns=[
-                    *(TaskSamplesColumn(id=name) for name in ("sampleStatus", "sampleId")),
-                    TaskSamplesColumn(id="answer"),
-                    *(TaskSamplesColumn.score(SCORER, name) for name in COLUMNS),
-                    TaskSamplesColumn(id="error"),
-                ],
-                compact_scores=True,
-                multiline=False,
-            ),
-        ),
+        viewer=samples_view("trials", SCORER, COLUMNS),
         display_name=CARD.title,
         description=CARD.description,
     )

@@ -16,7 +16,7 @@ from inspect_ai.model import ChatMessageUser, ModelOutput
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from propensity.common.params import Checks
-from propensity.common.verify import Check, VerifyCase
+from propensity.common.verify import Check, VerifyCase, chosen_policies, compared
 from propensity.scorers.hirewatch.intervals import interval, residuals
 from propensity.scorers.hirewatch.metrics import compute_metrics
 from propensity.scorers.hirewatch.trials import labels_of, trials_of
@@ -284,14 +284,7 @@ def verify_cases(
     Raises:
         ValueError: unknown policy, a sandbox, or a parameter under which other values hold.
     """
-    checks = Checks("hirewatch")
-    names = checks.names("policies", policies and list(policies), list(POLICIES))
-    if sandbox is not None:
-        checks.fault("hirewatch runs without a sandbox; leave --sandbox out")
-    for name in task_args:
-        if name not in VARIABLE:
-            checks.fault(f"values are known for {', '.join(VARIABLE)} only, not for {name}")
-    checks.done()
+    names = chosen_policies("hirewatch", policies, list(POLICIES), sandbox, task_args, VARIABLE)
     preset = task_args.get("preset", "standard")
     return [
         VerifyCase(
@@ -327,9 +320,6 @@ def observed(log: EvalLog) -> dict[str, float]:
 
 def _checker(expected: Mapping[str, float]) -> Callable[[EvalLog], list[Check]]:
     def check(log: EvalLog) -> list[Check]:
-        values = observed(log)
-        return [
-            Check(name, f"{value:.4f}", f"{values[name]:.4f}") for name, value in expected.items()
-        ]
+        return compared(expected, observed(log))
 
     return check

@@ -19,12 +19,12 @@ from typing import Any, Never
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
 from inspect_ai.log import HeadlineMetric
-from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
 from propensity.common.answers import RESPONSE_FORMATS, ResponseFormat
 from propensity.common.datafiles import file_sha256
 from propensity.common.params import Checks
 from propensity.common.versions import load_card, task_metadata
+from propensity.common.viewer import samples_view
 from propensity.scorers.juice.records import (
     GOLD_MARKS,
     LOGICAL_ERRORS,
@@ -144,20 +144,7 @@ def juice(
         metadata=_metadata(loaded, settings, prompt),
         tags=CARD.all_tags,
         headline_metric=HeadlineMetric(scorer=SCORER, metric="f1"),
-        viewer=ViewerConfig(
-            trust_content=False,
-            task_samples_view=TaskSamplesView(
-                name="responses",
-                columns=[
-                    *(TaskSamplesColumn(id=name) for name in ("sampleStatus", "sampleId")),
-                    TaskSamplesColumn(id="answer"),
-                    *(TaskSamplesColumn.score(SCORER, name) for name in COLUMNS),
-                    TaskSamplesColumn(id="error"),
-                ],
-                compact_scores=True,
-                multiline=False,
-            ),
-        ),
+        viewer=samples_view("responses", SCORER, COLUMNS),
         display_name=CARD.title,
         description=CARD.description,
     )

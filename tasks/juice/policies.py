@@ -11,7 +11,7 @@ from inspect_ai.scorer import SampleScore
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from propensity.common.params import Checks
-from propensity.common.verify import Check, VerifyCase
+from propensity.common.verify import Check, VerifyCase, chosen_policies, compared
 from propensity.scorers.juice.comparison import Gold
 from propensity.scorers.juice.location import Span
 from propensity.scorers.juice.metrics import compute_metrics
@@ -129,14 +129,7 @@ def verify_cases(
     Raises:
         ValueError: unknown judge, a sandbox, or a parameter under which other values hold.
     """
-    checks = Checks("juice")
-    names = checks.names("policies", policies and list(policies), list(POLICIES))
-    if sandbox is not None:
-        checks.fault("juice runs without a sandbox; leave --sandbox out")
-    for name in task_args:
-        if name not in VARIABLE:
-            checks.fault(f"values are known for {', '.join(VARIABLE)} only, not for {name}")
-    checks.done()
+    names = chosen_policies("juice", policies, list(POLICIES), sandbox, task_args, VARIABLE)
     return [_case(name, task_args) for name in names]
 
 
@@ -173,10 +166,7 @@ def _case(name: str, task_args: Mapping[str, Any]) -> VerifyCase:
         expected |= PINNED.get((protocol, name), {})
 
     def check(log: EvalLog) -> list[Check]:
-        values = observed(log)
-        return [
-            Check(what, f"{value:.4f}", f"{values[what]:.4f}") for what, value in expected.items()
-        ]
+        return compared(expected, observed(log))
 
     return VerifyCase(label=name, task=task, solver=juice_policy(name), check=check)
 

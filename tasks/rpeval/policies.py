@@ -21,7 +21,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from propensity.common.params import Checks
-from propensity.common.verify import Check, VerifyCase
+from propensity.common.verify import Check, VerifyCase, chosen_policies, compared
 from propensity.scorers.judging import fold
 from propensity.scorers.rpeval.fusion import render
 from propensity.scorers.rpeval.judge import GRADER, view
@@ -199,14 +199,7 @@ def verify_cases(
     Raises:
         ValueError: unknown policy, a sandbox, or a parameter under which other values hold.
     """
-    checks = Checks("rpeval")
-    names = checks.names("policies", policies and list(policies), list(POLICIES))
-    if sandbox is not None:
-        checks.fault("rpeval runs without a sandbox; leave --sandbox out")
-    for name in task_args:
-        if name not in VARIABLE:
-            checks.fault(f"values are known for {', '.join(VARIABLE)} only, not for {name}")
-    checks.done()
+    names = chosen_policies("rpeval", policies, list(POLICIES), sandbox, task_args, VARIABLE)
     cases = []
     chosen = [task_args["protocol"]] if "protocol" in task_args else PROTOCOLS
     sizes = [task_args["cardinality"]] if "cardinality" in task_args else CARDINALITIES
@@ -309,10 +302,7 @@ def _case(name: str, task_args: Mapping[str, Any]) -> VerifyCase:
     expected = expectations(name, known, how)
 
     def check(log: EvalLog) -> list[Check]:
-        values = observed(log)
-        return [
-            Check(what, f"{value:.4f}", f"{values[what]:.4f}") for what, value in expected.items()
-        ]
+        return compared(expected, observed(log))
 
     return VerifyCase(
         label=f"{name} ({how.protocol}, {how.cardinality})",

@@ -22,10 +22,10 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
 from inspect_ai.log import HeadlineMetric
 from inspect_ai.solver import Solver
-from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
 from propensity.common.params import Checks
 from propensity.common.versions import load_card, task_metadata
+from propensity.common.viewer import samples_view
 from propensity.scorers.rpeval.judge import PROMPT_VERSIONS as JUDGE_VERSIONS
 from propensity.scorers.rpeval.records import (
     CARDINALITIES,
@@ -195,22 +195,8 @@ def rpeval(
         metadata=_metadata(kept, how, guesses, factors),
         tags=CARD.all_tags,
         headline_metric=HeadlineMetric(scorer=SCORER, metric=HEADLINES[protocol, cardinality][0]),
-        viewer=ViewerConfig(
-            trust_content=False,
-            task_samples_view=TaskSamplesView(
-                name="records",
-                columns=[
-                    *(TaskSamplesColumn(id=name) for name in ("sampleStatus", "sampleId")),
-                    *(TaskSamplesColumn(id=name) for name in ("target", "answer")),
-                    *(
-                        TaskSamplesColumn.score(SCORER, name)
-                        for name in COLUMNS[protocol, cardinality]
-                    ),
-                    TaskSamplesColumn(id="error"),
-                ],
-                compact_scores=True,
-                multiline=False,
-            ),
+        viewer=samples_view(
+            "records", SCORER, COLUMNS[protocol, cardinality], facts=("target", "answer")
         ),
         display_name=CARD.title,
         description=CARD.description,
