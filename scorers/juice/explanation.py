@@ -1,7 +1,8 @@
-"""The text beside a score: gold and predicted spans side by side."""
+"""The text beside a score: gold spans and predicted ones, each pair one above the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from propensity.common.columns import columns
 from propensity.scorers.juice.answers import Answer
 from propensity.scorers.juice.comparison import Comparison, Gold
 from propensity.scorers.juice.location import Span
@@ -9,37 +10,36 @@ from propensity.scorers.juice.placing import PlacedGroup, Prediction
 
 MAX_ROWS = 200
 MAX_TEXT = 80
-"""Longest table, and longest quotation in characters."""
+"""Most entries, and longest quotation in characters."""
+Row = tuple[str, str, str]
 UNIT_NAMES = {"codepoint": "code points", "grapheme": "graphemes", "word": "words"}
 
 
 def explain(gold: Gold, answer: Answer, comparison: Comparison) -> str:
-    """Write what was found, missed and invented, as a table that also reads as plain text."""
+    """Write what was found, missed and invented."""
     lines = [_summary(gold, comparison)]
     if answer.reason is not None:
         lines.append(f"No readable answer ({answer.reason}): counted as no prediction.")
     if gold.settings.protocol == "spans":
-        rows = [
+        found = [
             *_gold_rows(gold, comparison),
             *_other_rows(comparison),
-            *(_row("nowhere", "", _prediction(one), "") for one in comparison.nowhere),
+            *(("nowhere", "", _prediction(one)) for one in comparison.nowhere),
         ]
-        header = _row("", "gold", "predicted", "IoU")
+        rows = [list(_lines(*row)) for row in found]
     else:
-        rows = list(_sentence_rows(gold, answer, comparison))
-        header = _row("", "sentence", "", "")
+        rows = [[row] for row in _sentence_rows(gold, answer, comparison)]
     if rows:
-        lines += ["", header, "|---|---|---|---|", *rows[:MAX_ROWS]]
+        lines += ["", *columns([line for row in rows[:MAX_ROWS] for line in row])]
     if len(rows) > MAX_ROWS:
         lines.append(f"… and {len(rows) - MAX_ROWS} more")
     return "\n".join(lines)
 
 
 def quoted(text: str) -> str:
-    """A text on one line, cut to `MAX_TEXT`, that a log can hold and a table cell too."""
+    """A text on one line, cut to `MAX_TEXT`, that a log can hold."""
     shown = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-    shown = shown.replace("\n", "⏎").replace("|", "¦")
-    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    return shown.replace("\n", "⏎").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _summary(gold: Gold, comparison: Comparison) -> str:
@@ -57,45 +57,48 @@ def _summary(gold: Gold, comparison: Comparison) -> str:
     )
 
 
-def _gold_rows(gold: Gold, comparison: Comparison) -> Iterable[str]:
+def _gold_rows(gold: Gold, comparison: Comparison) -> Iterable[Row]:
     pairs = {edge.row: edge for edge in comparison.pairs}
     for row, group in enumerate(gold.groups):
         edge = pairs.get(row)
         if not gold.counted[row]:
-            yield _row("left out", _group(gold, group), "", "")
+            yield "left out", _group(gold, group), ""
         elif edge is None:
-            yield _row("missed", _group(gold, group), "", "")
+            yield "missed", _group(gold, group), ""
         else:
             predicted = _prediction(comparison.columns[edge.column])
-            yield _row("found", _group(gold, group), predicted, f"{edge.iou:.2f}")
+            yield "found", _group(gold, group), f"{predicted}, IoU {edge.iou:.2f}"
 
 
-def _other_rows(comparison: Comparison) -> Iterable[str]:
+def _other_rows(comparison: Comparison) -> Iterable[Row]:
     paired = {edge.column for edge in comparison.pairs}
     for column, prediction in enumerate(comparison.columns):
         if column not in paired:
             verdict = "right too" if column in comparison.right else "not gold"
-            yield _row(verdict, "", _prediction(prediction), "")
+            yield verdict, "", _prediction(prediction)
     counted = {id(prediction) for prediction in comparison.columns}
     for prediction in comparison.located:
         if id(prediction) not in counted:
-            yield _row("left out", "", _prediction(prediction), "")
+            yield "left out", "", _prediction(prediction)
 
 
-def _sentence_rows(gold: Gold, answer: Answer, comparison: Comparison) -> Iterable[str]:
+def _sentence_rows(gold: Gold, answer: Answer, comparison: Comparison) -> Iterable[Row]:
     for index, sentence in enumerate(gold.sentences):
         chosen, erroneous = index in comparison.sentences, index in gold.erroneous
         if chosen or erroneous:
             verdict = "found" if chosen and erroneous else "not gold" if chosen else "missed"
-            yield _row(verdict, f"[{index}] {_cut(gold, sentence)}", "", "")
+            yield verdict, "sentence", f"[{index}] {_cut(gold, sentence)}"
     known = range(len(gold.sentences))
     for entry in dict.fromkeys(answer.sentences):
         if entry not in known:
-            yield _row("no such sentence", "" if entry is None else str(entry)[:20], "", "")
+            yield "no such", "sentence", "no number" if entry is None else str(entry)[:20]
 
 
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+def _lines(verdict: str, gold: str, predicted: str) -> Iterator[Row]:
+    """Gold above what was predicted for it: side by side they would not fit."""
+    sides = [(name, text) for name, text in (("gold", gold), ("predicted", predicted)) if text]
+    for place, (name, text) in enumerate(sides):
+        yield "" if place else verdict, name, text
 
 
 def _group(gold: Gold, group: PlacedGroup) -> str:

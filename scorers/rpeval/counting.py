@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Protocol as Shape
 
+from propensity.common.columns import columns
 from propensity.scorers.rpeval.records import (
     LETTERS,
     NAMES,
@@ -157,7 +158,7 @@ def explain(
     facts: Sequence[str],
     why: str = "",
 ) -> str:
-    """Slots side by side for the viewer: gold, answer, error pattern, preference.
+    """Slots for the viewer, a line each: gold, answer, error pattern, preference.
 
     Args:
         record: Gold and preferences.
@@ -165,17 +166,17 @@ def explain(
         facts: Lines that say how the sample was counted.
         why: The model's or the judge's own reason.
     """
-    lines = [*facts, "", "| slot | gold | answer | pattern | preference |", "|---|---|---|---|---|"]
+    table = [("slot", "gold", "answer", "pattern", "preference")]
     rows = zip(record.gold, letters, record.preferences, strict=True)
     for place, (gold, given, text) in enumerate(rows, start=1):
         if given is None:
             shown, sign = UNREAD, "no reading"
         else:
             shown = f"{given} {NAMES[given]}"  # type: ignore[index]
-            sign = "" if given == gold else pattern(gold, given) or ""
-        cell = " ".join(text.split()).replace("|", "\\|")
+            sign = "right" if given == gold else pattern(gold, given) or ""
         name = NAMES[gold]  # type: ignore[index]
-        lines.append(f"| {place} | {gold} {name} | {shown} | {sign} | {cell[:160]} |")
+        table.append((str(place), f"{gold} {name}", shown, sign, " ".join(text.split())[:160]))
+    lines = [*facts, "", *columns(table)]
     if why:
         lines += ["", " ".join(why.split())[:600]]
     return "\n".join(lines)

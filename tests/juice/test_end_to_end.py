@@ -161,16 +161,19 @@ def test_long_answers_show_in_the_length_ratio() -> None:
     assert values["length_ratio"] > 5
 
 
-def test_the_explanation_shows_gold_and_predictions_side_by_side() -> None:
+def test_the_explanation_shows_gold_above_its_predictions() -> None:
     name = "korea_story-family-1_native_synthetic-a"
     samples = policy_log("shifted", pairs="korea-ko").samples or []
     (sample,) = [one for one in samples if one.id == name]
     assert sample.scores is not None
     text = sample.scores[SCORER].explanation or ""
     assert text.startswith("3 of 9 predictions right, 3 of 9 found (one to one, IoU ≥ 0.5")
-    assert "| found | 76–78 “띄고” (Explicit Linguistic Error) | 77–78 “고” | 0.50 |" in text
-    assert "| missed | 26–34 “음력 5월 5일” (Cultural Inaccuracy) |  |  |" in text
-    assert "| not gold |  | 30–38 “월 5일의 서늘” |  |" in text
+    assert (
+        "\nfound     gold       76–78 “띄고” (Explicit Linguistic Error)"
+        "\n          predicted  77–78 “고”, IoU 0.50"
+    ) in text
+    assert "\nmissed    gold       26–34 “음력 5월 5일” (Cultural Inaccuracy)" in text
+    assert "\nnot gold  predicted  30–38 “월 5일의 서늘”" in text
 
 
 def test_sentence_explanations_quote_the_sentences() -> None:
@@ -178,7 +181,7 @@ def test_sentence_explanations_quote_the_sentences() -> None:
     (sample,) = log.samples or []
     assert sample.scores is not None
     text = sample.scores[SCORER].explanation or ""
-    assert "| missed | [" in text and "| not gold | [" in text
+    assert "\nmissed    sentence  [" in text and "\nnot gold  sentence  [" in text
 
 
 @pytest.mark.parametrize(
