@@ -53,6 +53,11 @@ SCHEMA_REJECTED = frozenset({400, 422})
 HALTING = (LimitExceededError, ModelRefusalError)
 """What ends the sample instead of one trial: limits, and refusals where the user said so."""
 
+
+class CallsFailed(RuntimeError):
+    """Every trial of a sample ended in a failed call."""
+
+
 Ask = Callable[[int, ChatMessageUser], Awaitable[ModelOutput]]
 """Answers the trial at a place of the sample's units."""
 
@@ -119,10 +124,12 @@ def prompts(state: TaskState) -> list[ChatMessageUser]:
 async def run_trials(state: TaskState, ask: Ask) -> TaskState:
     """Ask every planned prompt and keep what came back, in slate order.
 
-    A call that fails makes its own trial an error; the others go on. What ends the sample
-    (cancellation, limits) ends it here too, once the finished trials are kept.
+    A call that fails makes its own trial an error; the others go on. Where every call failed the
+    sample failed, so that Inspect retries it. What ends the sample (cancellation, limits) ends it
+    here too, once the finished trials are kept.
 
     Raises:
+        CallsFailed: no call came back.
         LimitExceededError, ModelRefusalError: as raised by the call.
     """
     asked = prompts(state)
@@ -147,6 +154,9 @@ async def run_trials(state: TaskState, ask: Ask) -> TaskState:
         _keep(state, form, asked, results)
     if halted:
         raise halted[0]
+    failed = [result for result in results if isinstance(result, str)]
+    if failed and len(failed) == len(results):
+        raise CallsFailed(f"all {len(failed)} calls failed; the first: {failed[0]}")
     return state
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ def task(**arguments: Any) -> Any:
 
 def only_sample(log: EvalLog) -> EvalSample:
     assert log.status == "success", log.error
+    (sample,) = log.samples or []
+    return sample
+
+
+def failed_sample(log: EvalLog) -> EvalSample:
+    assert log.status == "error"
     (sample,) = log.samples or []
     return sample
 
@@ -256,7 +263,7 @@ def test_a_rejected_schema_is_an_error_with_a_hint_and_no_silent_switch() -> Non
 
     for form, hinted in (("schema", True), ("text", False)):
         log = run(task(response_format=form, trials_per_cell=1), model=scripted(answer))
-        (trial,) = only_sample(log).store[TRIALS]
+        (trial,) = failed_sample(log).store[TRIALS]
         assert "SchemaRejected: response_format is not supported" in trial["error"]
         assert ("-T response_format=text" in trial["error"]) == hinted
 
@@ -272,8 +279,44 @@ def test_the_error_of_a_trial_is_the_providers_own() -> None:
     def answer(messages: list[Any], tools: list[Any]) -> str:
         raise Wrapped("Request: {...}") from TimeoutError("overloaded")
 
-    (trial,) = only_sample(run(task(trials_per_cell=1), model=scripted(answer))).store[TRIALS]
+    sample = failed_sample(run(task(trials_per_cell=1), model=scripted(answer)))
+    (trial,) = sample.store[TRIALS]
     assert trial["error"] == "TimeoutError: overloaded"
+    assert sample.error is not None
+    assert "CallsFailed('all 1 calls failed; the first: TimeoutError: overloaded')" in (
+        sample.error.message
+    )
+
+
+def test_a_sample_whose_every_call_failed_is_run_again(tmp_path: Path) -> None:
+    """The endpoint is down for one sample; the retry asks its trials and keeps the others."""
+    calls = count(1)
+
+    def answer(messages: list[Any], tools: list[Any]) -> str:
+        if next(calls) > 20:
+            raise ConnectionError("the endpoint is down")
+        return echo(messages, tools)
+
+    options: dict[str, Any] = {"log_dir": str(tmp_path), "display": "none"}
+    (log,) = eval(
+        "propensity/hirewatch",
+        task_args={"cells": "T0,T1", "trials_per_cell": 20},
+        model=scripted(answer),
+        max_samples=1,
+        fail_on_error=False,
+        **options,
+    )
+    first, second = read_eval_log(log.location).samples or []
+    assert first.error is None and second.error is not None
+    assert [trial["error"] for trial in second.store[TRIALS]] == [
+        "ConnectionError: the endpoint is down"
+    ] * 20
+
+    (again,) = eval_retry(log, **options)
+    samples = read_eval_log(again.location).samples or []
+    assert first.uuid in {sample.uuid for sample in samples}
+    assert [sample.error for sample in samples] == [None, None]
+    assert not any("error" in trial for sample in samples for trial in sample.store[TRIALS])
 
 
 def test_without_a_model_the_run_stops_with_advice() -> None:
