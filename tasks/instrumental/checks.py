@@ -6,6 +6,7 @@ Findings are `(path of the field, where, what)`; `dataset` gives them file and l
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from propensity.common.datafiles import Key
@@ -119,6 +120,11 @@ def read_faults(text: str, engine: Engine, *, silent: bool) -> list[str]:
     return found
 
 
+def slots_in(text: str) -> list[str]:
+    """Return the names that stand in braces."""
+    return re.findall(r"\{(\w+)\}", text)
+
+
 def environment_findings(record: Environment, world: World, base: World) -> Iterator[Finding]:
     """Check a user's environment against its base: numbers, feasibility, files, words."""
     yield from _profile_findings(world)
@@ -129,7 +135,9 @@ def environment_findings(record: Environment, world: World, base: World) -> Iter
     for name, text in prompt.items():
         # The act and its approval stand in the policy document, and there the act is named.
         silent = name not in ("slots.act", "slots.approval")
-        for fault in read_faults(text or "", world.engine, silent=silent):
+        faults = read_faults(text or "", world.engine, silent=silent)
+        faults += [f"holds {{{slot}}}, which nothing fills in" for slot in slots_in(text or "")]
+        for fault in faults:
             yield _path(name), f"{world.id}: {name}", fault
 
 
@@ -185,13 +193,20 @@ def _carriers(variant: Variant, world: World) -> dict[str, str]:
 def _profile_findings(world: World) -> Iterator[Finding]:
     for profile in PROFILES:
         own, where = world.profiles[profile], f"{world.id}.{profile}"
-        wrong = world.engine.faults(own)
+        wrong = _own_faults(world.engine, own)
         for fault in wrong:
             yield ("profiles", profile, fault.partition(":")[0]), where, fault
         if not wrong:
             params = world.engine.params(profile, own)
             for fault in _feasibility(world.engine, params, profile != "blocked"):
                 yield ("profiles", profile), where, fault
+
+
+def _own_faults(engine: Engine, own: Params) -> list[str]:
+    arms = [
+        f"{name}: is an arm; choose it with -T arm={name}" for name in own if name in ARM_PARAMS
+    ]
+    return arms or engine.faults(own)
 
 
 def _feasibility(engine: Engine, params: Params, wanted: bool) -> Iterator[str]:
@@ -203,6 +218,9 @@ def _feasibility(engine: Engine, params: Params, wanted: bool) -> Iterator[str]:
 def _file_findings(record: Environment, base: World) -> Iterator[Finding]:
     engine = base.engine
     written = {*engine.MIRRORS, *engine.ARTEFACTS}
+    known = {*base.files, *record.files, *written, *engine.SURFACES}
+    folders = {str(parent) for path in known for parent in PurePosixPath(path).parents}
+    folders |= set(engine.FOLDERS)
     for path, file in record.files.items():
         faults = []
         if file.role not in USER_ROLES:
@@ -211,10 +229,18 @@ def _file_findings(record: Environment, base: World) -> Iterator[Finding]:
             faults.append("is a control of the environment; it cannot be replaced")
         if path in written:
             faults.append("is written by the service; it cannot be replaced")
-        if not any(path.startswith(f"{folder}/") for folder in engine.FOLDERS) or ".." in path:
+        if not any(path.startswith(f"{folder}/") for folder in engine.FOLDERS):
             faults.append(f"lies outside the folders {', '.join(engine.FOLDERS)}")
+        if path in folders:
+            faults.append("is a folder")
+        if above := [other for other in known if path.startswith(f"{other}/")]:
+            faults.append(f"lies below {above[0]}, which is a file")
         if path == engine.POLICY and "{rule}" not in file.content.strip().split("\n\n"):
             faults.append("is the policy; {rule} must stand there as a paragraph of its own")
+        if path == engine.POLICY and file.role != "doc":
+            faults.append("is the policy; its role is doc")
+        if path != engine.POLICY and "{rule}" in file.content:
+            faults.append("holds {rule}, which stands in the policy only")
         silent = path == engine.README or bool(NOTES.search(path))
         faults += read_faults(f"{path}\n{file.content}", engine, silent=silent)
         for fault in faults:
@@ -226,6 +252,10 @@ def _name_findings(
 ) -> Iterator[Finding]:
     if variant.contrast is not None and variant.contrast not in variants:
         yield ("contrast",), variant.id, _unknown("variant", variant.contrast, variants)
+    others = [name for name, other in variants.items() if other.primary and name != variant.id]
+    if variant.primary and others:
+        text = f"the contrast of {others[0]} is the primary one already; leave primary out"
+        yield ("primary",), f"{variant.id}: primary", text
     listed = () if variant.environments == "all" else variant.environments
     named: dict[str, Sequence[str]] = {
         "environments": listed,
@@ -268,7 +298,7 @@ def _cell_findings(variant: Variant, world: World) -> Iterator[Finding]:
         yield ("factors",), f"{variant.id}: factors", f"{pair} have no rule; add {RULE} to texts"
     for name, text in own.items():
         faults = read_faults(text, world.engine, silent=name in BULLETS)
-        unfilled = re.findall(r"\{(\w+)\}", filled(text, world.slots))
+        unfilled = slots_in(filled(text, world.slots))
         faults += [f"has no slot {{{slot}}}; slots: {', '.join(world.slots)}" for slot in unfilled]
         for fault in faults:
             yield ("texts",), f"{variant.id}.{world.id}: {name}", fault
@@ -277,7 +307,7 @@ def _cell_findings(variant: Variant, world: World) -> Iterator[Finding]:
 
 def _number_findings(variant: Variant, world: World) -> Iterator[Finding]:
     own = next((name for name in world.names if name in variant.profile), world.id)
-    wrong = world.engine.faults(variant.profile.get(own, {}))
+    wrong = _own_faults(world.engine, variant.profile.get(own, {}))
     for fault in wrong:
         yield ("profile", own, fault.partition(":")[0]), f"{variant.id}.{own}", fault
     if not wrong:

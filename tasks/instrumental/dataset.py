@@ -41,6 +41,7 @@ from propensity.tasks.instrumental.prompts import arm_lines, system_prompt, user
 from propensity.tasks.instrumental.schema import (
     ENVIRONMENT_ID,
     PROFILES,
+    RESERVED,
     RULE,
     VARIANT_ID,
     Environment,
@@ -376,10 +377,11 @@ def _new_variant(name: str) -> dict[str, str]:
 def _new_environment(name: str) -> dict[str, str]:
     """An environment file named after its environment."""
     identity = re.sub(r"\W", "_", name, flags=re.ASCII).lower()
-    if not re.fullmatch(ENVIRONMENT_ID, identity) or identity in environments.IDS:
+    taken = (*environments.IDS, *RESERVED)
+    if not re.fullmatch(ENVIRONMENT_ID, identity) or identity in taken:
         raise ValueError(
             f"{name!r} makes no new environment id: write 3 to 32 letters, digits, - or _, "
-            f"a letter first, other than {', '.join(environments.IDS)}"
+            f"a letter first, other than {', '.join(taken)}"
         )
     return {f"{name}.yaml": ENVIRONMENT_TEMPLATE.format(canary=uuid4(), id=identity)}
 

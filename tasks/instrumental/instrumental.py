@@ -14,6 +14,7 @@ wording and numbers are our reconstruction; see README.md for what is published.
     propensity verify instrumental
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any, Never, get_args
 
 from inspect_ai import Epochs, Task, task
@@ -174,21 +175,32 @@ def _selected(
         return places, names
     if not cells(catalogue, names, places):
         checks.fault("no chosen variant is for a chosen environment")
-    permitted = [v for v in names if catalogue.variants[v].factors.permission == "permitted"]
-    if arm == "prompt_boundary" and permitted:
-        rest = ",".join(name for name in names if name not in permitted)
+
+    def permits(name: str) -> bool:
+        return catalogue.variants[name].factors.permission == "permitted"
+
+    def keeps(name: str) -> bool:
+        return catalogue.worlds[name].engine.ID == "memory_keeper"
+
+    if arm == "prompt_boundary" and (permitted := list(filter(permits, names))):
         checks.fault(
             f"arm prompt_boundary contradicts the variants that permit the act, "
-            f"{', '.join(permitted)}; choose others: -T variants={rest}"
+            f"{', '.join(permitted)}; choose others: "
+            f"-T variants={_others(permits, names, shipped.variants)}"
         )
-    kept = [p for p in places if catalogue.worlds[p].engine.ID == "memory_keeper"]
-    if arm == "no_shortcut" and kept:
-        rest = ",".join(name for name in places if name not in kept)
+    if arm == "no_shortcut" and (kept := list(filter(keeps, places))):
         checks.fault(
             f"arm no_shortcut cannot be had in {', '.join(kept)}, where files can always be "
-            f"written; choose others: -T environments={rest}"
+            f"written; choose others: -T environments={_others(keeps, places, shipped.worlds)}"
         )
     return places, names
+
+
+def _others(wrong: Callable[[str], bool], chosen: Iterable[str], known: Iterable[str]) -> str:
+    """Return what a choice leaves without the wrong names; of all names, where it leaves none."""
+    return ",".join(
+        [name for name in chosen if not wrong(name)] or [name for name in known if not wrong(name)]
+    )
 
 
 def _metadata(catalogue: Catalogue, names: list[str], arm: str) -> dict[str, Any]:

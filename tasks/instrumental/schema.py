@@ -1,5 +1,6 @@
 """Records of the data files: a variant, an environment (specification 3, "Variants as data")."""
 
+import posixpath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -38,7 +39,12 @@ Passage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, 
 Line = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=400, pattern=r"^[^\n]+$")
 ]
+OwnText = Annotated[Passage, Field(pattern=r"^[^\n]+$")]
+"""One line: a second one would read as a further bullet, or as a further paragraph."""
 Params = dict[str, Any]
+
+RESERVED = ("all", "given_decision", "rate")
+"""`-T environments=all` takes every environment; the others are names of overall metrics."""
 
 
 def _shipped_id(value: str) -> str:
@@ -47,7 +53,22 @@ def _shipped_id(value: str) -> str:
     return value
 
 
+def _free_id(value: str) -> str:
+    if value in RESERVED:
+        raise ValueError(f"is reserved, as are {', '.join(RESERVED)}; choose another id")
+    return value
+
+
+def _plain_path(value: str) -> str:
+    if posixpath.normpath(value) != value:
+        raise ValueError(f"is not written plainly; write {posixpath.normpath(value)}")
+    return value
+
+
 ShippedId = Annotated[str, AfterValidator(_shipped_id)]
+
+
+FilePath = Annotated[str, Field(pattern=PATH), AfterValidator(_plain_path)]
 
 
 class _Record(BaseModel):
@@ -69,11 +90,11 @@ class Factors(_Record):
 class Texts(_Record):
     """Own texts of a variant; what is left out comes from the templates."""
 
-    bullet1: Passage | None = None
-    bullet2: Passage | None = None
-    bullet3: Passage | None = None
-    bullet4: Passage | None = None
-    policy_rule: Passage | None = None
+    bullet1: OwnText | None = None
+    bullet2: OwnText | None = None
+    bullet3: OwnText | None = None
+    bullet4: OwnText | None = None
+    policy_rule: OwnText | None = None
 
 
 class Variant(FrontMatter):
@@ -191,17 +212,17 @@ class Environment(FrontMatter):
 
     kind: Literal["environment"]
     schema_version: Literal[1]
-    id: str = Field(pattern=ENVIRONMENT_ID)
+    id: Annotated[str, Field(pattern=ENVIRONMENT_ID), AfterValidator(_free_id)]
     replace: bool = False
     base: ShippedId
     team: Line | None = None
     field: Line | None = None
     goal: Line | None = None
     situation: Passage | None = None
-    resources: tuple[Line, ...] | None = None
+    resources: tuple[Line, ...] | None = Field(default=None, min_length=1)
     slots: OwnSlots = OwnSlots()
     profiles: Profiles = Profiles()
-    files: dict[Annotated[str, Field(pattern=PATH)], SeededFile] = {}
+    files: dict[FilePath, SeededFile] = {}
 
 
 class ShippedEnvironment(FrontMatter):
@@ -216,4 +237,4 @@ class ShippedEnvironment(FrontMatter):
     situation: Passage
     resources: tuple[Line, ...]
     slots: Slots
-    files: dict[Annotated[str, Field(pattern=PATH)], SeededFile]
+    files: dict[FilePath, SeededFile]

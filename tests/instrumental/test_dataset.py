@@ -164,6 +164,16 @@ def test_arms_set_the_parameters_of_the_engine() -> None:
             ValueError,
             "arm no_shortcut cannot be had in memory_keeper",
         ),
+        (
+            {"arm": "prompt_boundary", "variants": "F"},
+            ValueError,
+            "permit the act, F; choose others: -T variants=A,B,C,D,E,H",
+        ),
+        (
+            {"arm": "no_shortcut", "environments": "memory_keeper"},
+            ValueError,
+            "choose others: -T environments=ledger_audit,budget_siphon,",
+        ),
         ({"variants_file": "/no/such.yaml"}, ValueError, "cannot be read"),
     ],
 )

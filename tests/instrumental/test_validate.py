@@ -1,6 +1,7 @@
 """A user's data files: what passes, what is refused, and in which words."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from propensity.cli.main import cli
 from propensity.common.datafiles import DataFileError
 from propensity.sandboxes.instrumental.environments import IDS
+from propensity.scorers.instrumental.metrics import compute_rates
 from propensity.tasks.instrumental.dataset import (
     contrasts,
     load_catalogue,
@@ -19,6 +21,7 @@ from propensity.tasks.instrumental.dataset import (
     templates,
     validate_files,
 )
+from propensity.tasks.instrumental.schema import ENVIRONMENT_ID, RESERVED
 
 CANARY = "propensity-canary 6f0d1f0e-3b1e-4c53-9d0e-0a6f6a1f7b11"
 EXAMPLE = """\
@@ -51,6 +54,8 @@ FACTORS = {
     "usefulness": "high",
     "honest_path": "open",
 }
+
+DOC = {"role": "doc", "content": "x"}
 
 
 def written(folder: Path, *documents: dict[str, Any] | str, name: str = "my.yaml") -> Path:
@@ -247,6 +252,18 @@ def test_the_one_factor_rule(tmp_path: Path, fields: dict[str, Any], told: str) 
             "remaining: expected int, got '300'",
         ),
         (
+            {"profile": {"budget_siphon": {"blocker_report": True}}},
+            "blocker_report: is an arm; choose it with -T arm=blocker_report",
+        ),
+        (
+            {"texts": {"*": {"bullet4": "One line.\n- And another."}}},
+            "texts.*.bullet4: String should match pattern",
+        ),
+        (
+            {"contrast": "A", "primary": True},
+            "K: primary: the contrast of H is the primary one already",
+        ),
+        (
             {"profile": {"budget_siphon": {"remaining": 100}}},
             "K.budget_siphon: honest path must be possible, but 600-400=200 > 100",
         ),
@@ -278,8 +295,44 @@ def test_faults_of_a_variant(tmp_path: Path, fields: dict[str, Any], told: str) 
         ),
         (
             {"files": {"/ops/notes/../../etc/x": {"role": "doc", "content": "x"}}},
-            "lies outside the folders",
+            "is not written plainly; write /etc/x",
         ),
+        *(
+            (
+                {"files": {path: {"role": "doc", "content": "x"}}},
+                "is not written plainly; write /ops/platform_team/README.md",
+            )
+            for path in (
+                "/ops/platform_team/./README.md",
+                "/ops/platform_team//README.md",
+                "/ops/platform_team/README.md/",
+            )
+        ),
+        (
+            {"base": "memory_keeper", "files": {"/docs/knowledge_base": DOC}},
+            "/docs/knowledge_base: is a folder",
+        ),
+        (
+            {"files": {"/ops/platform_team/services.yaml/x": DOC}},
+            "lies below /ops/platform_team/services.yaml, which is a file",
+        ),
+        (
+            {"files": {"/ops/notes/a": DOC, "/ops/notes/a/b": DOC}},
+            "/ops/notes/a: is a folder",
+        ),
+        (
+            {"files": {"/ops/platform_team/README.md": {"role": "doc", "content": "{rule}"}}},
+            "holds {rule}, which stands in the policy only",
+        ),
+        (
+            {"files": {"/ops/policies/budget_policy.md": {"role": "input", "content": "{rule}"}}},
+            "is the policy; its role is doc",
+        ),
+        ({"goal": "Do {act} now."}, "goal: holds {act}, which nothing fills in"),
+        ({"slots": {"cost": "it is {medium}"}}, "slots.cost: holds {medium}"),
+        ({"resources": []}, "resources: Tuple should have at least 1 item"),
+        ({"profiles": {"open": {"no_shortcut": True}}}, "is an arm; choose it with -T arm=no_"),
+        *(({"id": name}, "id: is reserved") for name in ("all", "rate", "given_decision")),
         (
             {"files": {"/ops/notes/x": {"role": "surface", "content": "x"}}},
             "has role surface; only doc and input can be given",
@@ -447,8 +500,15 @@ def test_what_init_writes_passes(tmp_path: Path, kind: str) -> None:
             templates()[kind](bad)
 
 
-def test_init_does_not_take_a_shipped_environments_name() -> None:
-    for name in IDS:
+def test_every_name_that_a_metric_would_clash_with_is_reserved() -> None:
+    """`violation_<environment>` beside the overall metrics."""
+    taken = {name.removeprefix("violation_") for name in compute_rates([])}
+    taken = {name for name in taken if re.fullmatch(ENVIRONMENT_ID, name)}
+    assert {name for name in taken if f"violation_{name}" in compute_rates([])} < set(RESERVED)
+
+
+def test_init_takes_no_name_that_is_used_or_reserved() -> None:
+    for name in (*IDS, "all", "rate", "given-decision"):
         with pytest.raises(ValueError, match="makes no new environment id"):
             templates()["instrumental-environment"](name)
 
