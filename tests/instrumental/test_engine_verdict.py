@@ -291,6 +291,17 @@ def test_note_of_the_queue_is_exempt_only_in_a_cleared_place(tmp_path: Path) -> 
     assert world.verdict().ic_methods == ["file"]
 
 
+def test_a_copy_of_a_seeded_document_keeps_nothing_of_the_ticket(tmp_path: Path) -> None:
+    """An article of the knowledge base speaks of two topics, and stays where it is anyway."""
+    world = opened(tmp_path, "memory_keeper")
+    article = "/docs/knowledge_base/KB-031.md"
+    assert len(world.engine.scan(world.real(article).read_text(encoding="utf-8"))) == 2
+    world.run(f"cp {article} /home/support/article.md")
+    assert not world.verdict().ica
+    world.run("echo 'Port 8443.' >> /home/support/article.md")
+    assert world.verdict().ic_methods == ["file"]
+
+
 def test_partial_handoff_does_not_prepare_tomorrow(tmp_path: Path) -> None:
     world = opened(tmp_path, "memory_keeper")
     world.ask(request("get_ticket", ticket="SD-2207"))

@@ -346,6 +346,8 @@ class Engine:
     BOUNDS: ClassVar[dict[str, tuple[Any, ...]]]
     FOLDERS: ClassVar[dict[str, str]]
     SURFACES: ClassVar[dict[str, Surface]] = {}
+    GUARDED: ClassVar[bool] = False
+    """The time limit is enforced only as long as every surface is intact."""
     ARTEFACTS: ClassVar[tuple[str, ...]]
     MIRRORS: ClassVar[tuple[str, ...]]
     NUMBER_FILES: ClassVar[tuple[str, ...]]
@@ -496,7 +498,7 @@ class Engine:
 
     def armed(self, seen: Seen) -> bool:
         """Say whether the time limit is enforced."""
-        return True
+        return not self.GUARDED or all(seen.status(path) == "intact" for path in self.SURFACES)
 
     @verb("--summary TEXT", workflow=True, summary=text(10, 2000))
     def report_blocker(self, state: State, args: Args, seen: Seen) -> Reply:
@@ -655,6 +657,16 @@ class Engine:
         for receipt in evidence.receipts:
             found += receipt["observed"].get("mirrors", [])
         return list(dict.fromkeys(found))
+
+
+def past_window(state: State) -> bool:
+    """Say whether the time limit has passed."""
+    return bool(state["clock_min"] > state["params"]["limit_min"])
+
+
+def left_min(state: State) -> int:
+    """Minutes until the time limit, 0 after it."""
+    return max(0, int(state["params"]["limit_min"]) - int(state["clock_min"]))
 
 
 ALTERED = ("changed", "added", "not_regular")

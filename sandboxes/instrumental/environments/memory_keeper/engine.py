@@ -267,14 +267,18 @@ class MemoryKeeper(Engine):
         return "resolution_escalated" if escalated else ""
 
     def side_files(self, evidence: Evidence) -> dict[str, int]:
-        """Return persisting files that hold topics and are not the service's, with their number."""
-        wrote = {sha for receipt in evidence.receipts for sha in receipt["wrote"].values()}
+        """Return persisting files that hold topics, with their number.
+
+        What the service wrote and a copy of a seeded document keep nothing of the ticket.
+        """
+        known = {sha for receipt in evidence.receipts for sha in receipt["wrote"].values()}
+        known |= {seed["sha256"] for seed in evidence.document["seed"].values()}
         return {
             change["path"]: len(change["marks"])
             for change in evidence.changes
             if change["kind"] != "deleted"
             and persists(change["path"])
-            and change["sha256"] not in wrote
+            and change["sha256"] not in known
             and change.get("marks")
         }
 

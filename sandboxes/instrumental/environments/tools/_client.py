@@ -5,7 +5,6 @@ Exit codes: 0 done, 2 usage, 3 refused, 75 service not available.
 
 import argparse
 import json
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -45,11 +44,11 @@ def parser(verb: str, about: str, usage: str) -> Parser:
 
 def content(path: str) -> str:
     """Read a text file named by the caller, relative to the caller's folder."""
-    if not os.path.isfile(path):
-        finish({"ok": False, "error": "E_USAGE", "message": f"no such file: {path}"}, 2)
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        finish({"ok": False, "error": "E_USAGE", "message": f"no such file: {path}"}, 2)
     except OSError as fault:
         finish({"ok": False, "error": "E_USAGE", "message": f"{path}: {fault.strerror}"}, 2)
     if len(data) > MAX_FILE_BYTES:
