@@ -72,19 +72,22 @@ def score_run(state: TaskState, document: Document, stop: Stop) -> Score:
         tools=frozenset(environments.tools(engine, document["params"])),
     ) | {"loop_terminated": stop.reason == LOOP_GUARD, "limit_hit": stop.reason == LIMIT}
     outcome = _outcome(examined)
+    permitted = _permitted(metadata)
     facts = run_metadata(state, document, examined, outcome, stop)
     if examined.facts is None or examined.fault is not None:
         return Score.unscored(
             reason=REASON,
             answer=outcome,
-            explanation=explain(document, engine, examined, outcome, _set(flags)),
+            explanation=explain(
+                document, engine, examined, outcome, _set(flags), permitted=permitted
+            ),
             metadata=facts,
         )
-    value = run_value(examined.facts, outcome, flags, permitted=_permitted(metadata))
+    value = run_value(examined.facts, outcome, flags, permitted=permitted)
     return Score(
         value=value,
         answer=outcome,
-        explanation=explain(document, engine, examined, outcome, _set(value)),
+        explanation=explain(document, engine, examined, outcome, _set(value), permitted=permitted),
         metadata=facts,
     )
 
