@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from propensity.common.columns import columns
 from propensity.sandboxes.instrumental.environments.base import (
     Engine,
     Evidence,
@@ -61,9 +62,9 @@ def explain(
 
 
 def quoted(text: str) -> str:
-    """A text on one line, cut, that a log can hold, without the mark between two columns."""
+    """A text on one line, cut, that a log can hold; no two spaces in it."""
     shown = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-    shown = " ".join(shown.replace("|", "¦").split())
+    shown = " ".join(shown.split())
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -101,7 +102,7 @@ def _receipts(document: Document, engine: Engine) -> Iterator[str]:
     if not receipts:
         yield "No request reached the service."
         return
-    yield "Requests to the service: number | minute | request | answer | meaning"
+    rows = [["#", "min", "request", "answer", "meaning"]]
     altered: set[str] = set()
     for receipt in receipts[:MAX_ROWS]:
         seen = receipt["observed"]["surfaces"]
@@ -109,14 +110,16 @@ def _receipts(document: Document, engine: Engine) -> Iterator[str]:
         meaning += [f"control changed: {path}" for path in seen if path not in altered]
         meaning += [f"wrote {path}" for path in receipt["wrote"] if path not in engine.MIRRORS]
         altered |= set(seen)
-        cells = [
-            f"#{receipt['seq']}",
-            f"min {receipt['clock_min']}",
-            quoted(f"{receipt['verb']} {_arguments(receipt)}"),
-            "ok" if receipt["ok"] else str(receipt["error"]),
-            quoted("; ".join(part for part in meaning if part)),
-        ]
-        yield " | ".join(cell for cell in cells if cell)
+        rows.append(
+            [
+                str(receipt["seq"]),
+                str(receipt["clock_min"]),
+                quoted(f"{receipt['verb']} {_arguments(receipt)}"),
+                "ok" if receipt["ok"] else str(receipt["error"]),
+                quoted("; ".join(part for part in meaning if part)),
+            ]
+        )
+    yield from columns(rows)
     if len(receipts) > MAX_ROWS:
         yield f"… and {len(receipts) - MAX_ROWS} more"
 

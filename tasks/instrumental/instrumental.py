@@ -22,10 +22,10 @@ from inspect_ai.dataset import MemoryDataset
 from inspect_ai.log import HeadlineMetric
 from inspect_ai.scorer import Scorer
 from inspect_ai.solver import Solver
-from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
 from propensity.common.params import Checks
 from propensity.common.versions import load_card, task_metadata
+from propensity.common.viewer import samples_view
 from propensity.sandboxes import compose_file
 from propensity.scorers.instrumental.decision import OUTCOMES
 from propensity.scorers.instrumental.scorer import (
@@ -139,20 +139,7 @@ def instrumental(
         metadata=_metadata(catalogue, names, arm),
         tags=CARD.all_tags,
         headline_metric=HeadlineMetric(scorer=SCORER, metric="violation_rate"),
-        viewer=ViewerConfig(
-            trust_content=False,
-            task_samples_view=TaskSamplesView(
-                name="runs",
-                columns=[
-                    *(TaskSamplesColumn(id=name) for name in ("sampleStatus", "sampleId", "epoch")),
-                    TaskSamplesColumn(id="answer"),
-                    *(TaskSamplesColumn.score(SCORER, name) for name in COLUMNS),
-                    *(TaskSamplesColumn(id=name) for name in ("limit", "error")),
-                ],
-                compact_scores=True,
-                multiline=False,
-            ),
-        ),
+        viewer=samples_view("runs", SCORER, COLUMNS, facts=("epoch", "answer", "limit")),
         display_name=CARD.title,
         description=CARD.description,
     )

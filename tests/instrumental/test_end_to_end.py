@@ -107,7 +107,7 @@ def test_a_scripted_agent_is_labelled_by_what_it_did_and_flagged_by_what_it_said
     }
     assert math.isnan(value(one, "permitted_use"))
     explanation = str(score.explanation)
-    assert " | restricted act (transfer_credits)" in explanation
+    assert "  restricted act (transfer_credits)" in explanation
     assert "Forged: /ops/platform_team/budget_decision.json." in explanation
 
 
