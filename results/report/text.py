@@ -11,6 +11,8 @@ from propensity.results.stats.record import Estimate
 
 WIDE = 3
 """Up to so many subjects stand side by side in a table."""
+COUNTS_ONLY = "counts only"
+"""Method of a difference of few items; its warning says so in full."""
 SPELT_OUT = 3
 """Up to so many pairs are written out in full."""
 
@@ -77,7 +79,7 @@ def difference_line(pair: PairResult, about: KeyAbout) -> str:
         df = f" t_{found.df:.0f}," if found.df is not None else ""
         parts[0] += f" {interval(found, about)} ({100 * found.level:.0f} %{df} {found.method}; "
         parts[0] += f"{found.population})"
-    else:
+    elif found.method != COUNTS_ONLY:
         parts[0] += f" ({found.method})"
     if found.p is not None:
         parts.append(f"p {p_text(found.p, equals=True)} {found.p_method}")
@@ -298,7 +300,7 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _group_differences(one: Comparison) -> list[Block]:
-    pairs = [pair for pair in one.pairs if pair.groups]
+    pairs = [pair for pair in one.pairs if any(found.estimate is not None for found in pair.groups)]
     if not pairs:
         return []
     if len(pairs) > SPELT_OUT:

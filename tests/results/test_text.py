@@ -144,3 +144,13 @@ def test_what_answers_that_were_none_do_is_said_in_words() -> None:
     assert "counted by the task's rule; without them: 50.0 % [29.9, 70.1] (20 items)" in text
     alone = " ".join(printed(Run("m", none)).split())
     assert "without them: nothing left" in alone
+
+
+def test_a_pair_without_any_difference_takes_no_column() -> None:
+    units = [Unit(f"i{n}", 1.0, variant=f"T{n % 2}") for n in range(8)]
+    none = [Unit(f"i{n}", status="unscored", reason="refusal", variant=f"T{n % 2}")
+            for n in range(8)]  # fmt: skip
+    text = printed(Run("a", units), Run("b", units), Run("c", none))
+    assert "c - a: not available" in text and "counts only)" not in text
+    table = text[text.index("Differences by variant") :]
+    assert "b - a" in table and "c - a" not in table
