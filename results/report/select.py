@@ -135,6 +135,8 @@ def _check_comparable(
         fix = "Choose runs that agree, with --models, --latest or by naming LOGS."
         if set(differences) == {"task version N"}:
             fix = "Choose runs of one version, or give --allow-version-mismatch."
+        elif len(differences) == 1:
+            fix += f" Or compare its levels: --between {next(iter(differences))}."
         raise CompareRefused(
             "\n  ".join([f"the runs of {task} are not comparable; they differ in", *lines]), fix
         )

@@ -11,6 +11,7 @@ from propensity.cli.main import cli
     [
         (["verify", "hirewatch", "-T", "preset=["], "-T preset=[: the value is not YAML"),
         (["compare", "--pair", "a", "b", "--baseline", "c"], "--pair and --baseline exclude"),
+        (["compare", "--between", "seed", "--baseline", "c"], "--between compares all levels"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(arguments: list[str], message: str) -> None:

@@ -90,3 +90,9 @@ def test_each_role_has_its_line_and_a_price_only_where_all_is_known() -> None:
 def test_subjects_that_called_no_model_have_no_cost() -> None:
     found = compared(Run("policy/x", series([1.0] * 20)))
     assert found.costs == () and "Cost" not in shown(found)
+
+
+def test_runs_that_differ_in_one_factor_are_refused_with_the_way_to_compare_it() -> None:
+    with pytest.raises(CompareRefused) as caught:
+        compared(*TWO)
+    assert caught.value.fix.endswith("Or compare its levels: --between reasoner.")
