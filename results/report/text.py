@@ -18,16 +18,16 @@ SPELT_OUT = 3
 
 
 def comparison(one: Comparison) -> list[Block]:
-    """The blocks of one task: rates, differences, flips, health, groups, notes."""
+    """The blocks of one task: differences, flips, health, then tables and notes."""
     return [
         Heading(_title(one), level=1),
-        *_rates(one),
-        *_references(one),
         *_differences(one),
         *_flips(one),
         Heading("Health"),
         Lines([f"{each.subject}: {each.line}" for each in one.health]),
         *_marks(one),
+        *_rates(one),
+        *_references(one),
         *_groups(one),
         *_group_differences(one),
         *_costs(one),

@@ -39,10 +39,10 @@ def test_the_line_of_a_difference() -> None:
     )
 
 
-def test_the_order_is_rates_differences_flips_health() -> None:
+def test_the_order_is_differences_flips_health_rates() -> None:
     made = sixty()
     text = shown(compare_task(made, made.runs, Request()))
-    parts = ["Rates", "Differences (B - A)", "Flips, B - A: 11 to B, 4 to A", "Health"]
+    parts = ["Differences (B - A)", "Flips, B - A: 11 to B, 4 to A", "Health", "Rates"]
     assert sorted(parts, key=text.index) == parts
     assert (
         "planned 180 samples · scored 178 · unscored 1 (grader_failed 1) · errored 1 (error 1)"
