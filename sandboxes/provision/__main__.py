@@ -2,7 +2,8 @@
 
     python -m propensity.sandboxes.provision
 
-Exit codes: 0 ready · 1 a step failed · 3 no engine can be had here, what to install is printed.
+Exit codes: 0 ready · 1 a step failed · 3 no working engine can be had here, what is missing is
+printed.
 """
 
 import fcntl
@@ -12,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import click
+from docker.errors import DockerException
 
 from propensity.sandboxes import compose_file
 from propensity.sandboxes.context import image_tag
@@ -45,6 +47,9 @@ def main(base_image: str | None, rebuild: bool, tag: bool) -> None:
             name = image.ensure(click.echo, base_image, rebuild)
         except image.NoBase as error:
             click.echo(f"image: {error}", err=True)
+            sys.exit(NO_ENGINE)
+        except DockerException as error:
+            click.echo(f"image: the engine answers and fails: {error}\n{engine.HELP}", err=True)
             sys.exit(NO_ENGINE)
         except (ImageMissing, ValueError) as error:
             click.echo(f"image: {error}", err=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from docker.errors import APIError
 
 from propensity.sandboxes.provider import images
 from propensity.sandboxes.provider.client import engine_address, engine_version
@@ -123,6 +124,18 @@ def test_without_a_base_the_command_says_how_to_bring_one(
     result = CliRunner().invoke(provision.main, [])
     assert result.exit_code == 3
     assert "docker load" in result.output and "--base IMAGE" in result.output
+
+
+def test_an_engine_that_answers_and_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> str:
+        raise APIError("500 Server Error: remount /: invalid argument")
+
+    monkeypatch.setattr(engine, "ensure", lambda say: "26.1.5")
+    monkeypatch.setattr(engine, "compose_version", lambda: "2.26.1")
+    monkeypatch.setattr(image, "ensure", refuses)
+    result = CliRunner().invoke(provision.main, [])
+    assert result.exit_code == 3
+    assert "answers and fails: 500 Server Error: remount" in result.output
 
 
 def test_tag_is_printed_without_an_engine() -> None:
