@@ -6,7 +6,7 @@ TESTS ?= tests
 # Docker's socket and tests share two cores: more workers only wait for each other.
 WORKERS ?= 2
 
-.PHONY: help setup links sandbox demo test check bench docs clean
+.PHONY: help setup links openmp sandbox demo test check bench docs clean
 
 help:
 	@echo "make setup   create .venv, install everything, prepare the sandbox image"
@@ -16,7 +16,7 @@ help:
 	@echo "make bench   measure what benchmarks/README.md claims"
 	@echo "make docs    write the generated tables of the READMEs"
 
-setup: $(STAMP) links sandbox
+setup: $(STAMP) links openmp sandbox
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -37,6 +37,13 @@ links: $(STAMP)
 	@mkdir -p .links/propensity
 	@for entry in propensity/*; do ln -sfn ../../$$entry .links/$$entry; done
 	@for room in tasks scorers sandboxes results; do ln -sfn ../../$$room .links/propensity/$$room; done
+
+# llama.cpp, for the embedded model, takes OpenMP from the system; a bare Debian has none.
+openmp: $(STAMP)
+	@$(BIN)/python -c 'import xllamacpp' 2>/dev/null \
+		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "setup: installing libgomp1" \
+			&& apt-get -q update >/dev/null && apt-get -q install -y --no-install-recommends libgomp1 >/dev/null; } \
+		|| echo "setup: the embedded model needs OpenMP (Debian: apt-get install libgomp1); all else works"
 
 sandbox: $(STAMP)
 	@echo "setup: preparing the sandbox"

