@@ -27,12 +27,15 @@ from tests.support import run
 
 # An evaluation whose two samples wait in their containers until the process is ended.
 WAITING = """
-import sys
+import signal, sys
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
 from inspect_ai.solver import solver
 from inspect_ai.util import sandbox
 import propensity.sandboxes.provider.engine
+
+# A test run in the background of a shell hands down that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @solver
 def waits():
