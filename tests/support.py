@@ -20,6 +20,9 @@ from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
 Script = Callable[[list[ChatMessage], list[ToolInfo]], ModelOutput | str]
 
+LOGS = tempfile.TemporaryDirectory(prefix="propensity-logs-")
+"""Holds the logs of this process's runs, and goes with it."""
+
 
 def say(text: str, stop_reason: StopReason = "stop") -> ModelOutput:
     """A text answer; `mockllm` without usage would try to download a tokenizer."""
@@ -79,7 +82,7 @@ def run(task: Task | list[Task], **options: Any) -> EvalLog:
 
 def run_all(task: Task | list[Task], **options: Any) -> list[EvalLog]:
     """Evaluate and return all logs, read back from disk as a later reader would see them."""
-    options.setdefault("log_dir", tempfile.mkdtemp(prefix="logs-"))
+    options.setdefault("log_dir", tempfile.mkdtemp(dir=LOGS.name))
     options.setdefault("display", "none")
     options.setdefault("model", "none")
     logs = eval(task, **options)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -120,7 +119,7 @@ def test_values_are_promised_only_where_they_hold() -> None:
 def policy_log(name: str, **task_args: Any) -> EvalLog:
     """The log of a reference judge; tests that share one must not change it."""
     task = juice(**task_args)
-    return run(task, solver=juice_policy(name), log_realtime=False, log_dir=mkdtemp())
+    return run(task, solver=juice_policy(name), log_realtime=False)
 
 
 def rows(log: EvalLog, table: TableName) -> list[dict[str, Any]]:
