@@ -200,7 +200,11 @@ def compare_task(frames: Frames, runs: pd.DataFrame, request: Request) -> Compar
         valid_rates=tuple(estimate.valid_rates(selection.subjects)),
         group_rates=tuple(group_rates),
         standings=tuple(
-            standings(selection, frames, request.metric, intersect=request.intersect, label=label)
+            replace(one, own=own)
+            for one in standings(
+                selection, frames, request.metric, intersect=request.intersect, label=label
+            )
+            if (own := estimate.withheld(one.own)).estimate is not None
         ),
         pairs=_adjusted(results, declared),
         health=condition,
@@ -394,6 +398,11 @@ def records(results: Sequence[Comparison]) -> pd.DataFrame:
         estimates: list[tuple[str, Estimate]] = [
             *(("rate", found) for found in (*one.rates, *one.group_rates)),
             *(("rate of valid answers", found) for found in one.valid_rates),
+            *(
+                (kind, replace(found, subject=each.subject))
+                for each in one.standings
+                for kind, found in each.compared()
+            ),
             *(
                 ("difference", found)
                 for pair in one.pairs

@@ -18,8 +18,8 @@ CALLS = {"target_calls": "subject", "grader_calls": "grader"}
 class Cost:
     """Means per sample of one role in one subject's runs; None where the logs do not say.
 
-    `seconds` is working time, waiting for the provider's limits left out; `usd` is of all
-    roles, and known only where every call had a price.
+    `calls` is of the samples that count them, as scored ones do; `seconds` is working time,
+    waiting for the provider's limits left out; `usd` is of all roles, and known only where every call had a price.
     """
 
     subject: str
@@ -59,14 +59,13 @@ def costs(selection: Selection, frames: Frames) -> list[Cost]:
         usd = runs["cost_usd"].astype(float)
         for role, (into, out) in roles.items():
             mine, n = role == "subject", len(samples)
-            counted = calls[role].sum() if role in calls else None
             if n and (into or out):
                 found.append(
                     Cost(
                         subject=str(subject),
                         role=role,
                         samples=n,
-                        calls=None if counted is None else float(counted) / n,
+                        calls=_mean(calls[role]) if role in calls else None,
                         tokens_in=into / n,
                         tokens_out=out / n,
                         seconds=_mean(samples["working_time_s"]) if mine else None,

@@ -1,13 +1,13 @@
 """A subject beside answers that need no model, given by its task on the same items."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from propensity.results.report.measure import KeyAbout, Measured, items_of, measure
+from propensity.results.report.measure import KeyAbout, Measured, counts, items_of, measure
 from propensity.results.report.select import Selection
 from propensity.results.stats.paired import difference, pair_up
 from propensity.results.stats.rates import rate
@@ -31,6 +31,11 @@ class Standing:
     own: Estimate
     references: tuple[Estimate, ...]
     lead: Estimate
+
+    def compared(self) -> Iterator[tuple[str, Estimate]]:
+        """The references and the lead over the best of them, each with what it is."""
+        yield from ((f"baseline: {one.subject}", one) for one in self.references)
+        yield "lead over the best baseline", self.lead
 
     def document(self) -> dict[str, Any]:
         """Plain data for `--json`."""
@@ -96,10 +101,11 @@ def _standing(
         lead = difference(pair_up(known[0][1], mine), cluster_label=label)
     except ValueError as error:
         lead = Estimate(method=f"not available ({error})")
+    about: dict[str, Any] = {"metric": own.about.key} | counts(own.of(subject))
     return Standing(
         subject=subject,
         about=own.about,
-        own=replace(rate(mine, cluster_label=label), metric=own.about.key, subject=subject),
-        references=tuple(replace(one, metric=own.about.key) for one, _ in known),
+        own=replace(rate(mine, cluster_label=label), **about, subject=subject),
+        references=tuple(replace(one, **about) for one, _ in known),
         lead=replace(lead, metric=own.about.key, subject=subject),
     )

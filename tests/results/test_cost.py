@@ -96,3 +96,11 @@ def test_runs_that_differ_in_one_factor_are_refused_with_the_way_to_compare_it()
     with pytest.raises(CompareRefused) as caught:
         compared(*TWO)
     assert caught.value.fix.endswith("Or compare its levels: --between reasoner.")
+
+
+def test_samples_that_count_no_calls_do_not_lower_their_mean() -> None:
+    made = frames(with_cost("none", 2, 1.0))
+    scores = made.scores.assign(key="target_calls", value=2.0).iloc[:15]
+    made = Frames(**vars(made) | {"scores": pd.concat([made.scores, scores])})
+    (one,) = compare_task(made, made.runs, Request()).costs
+    assert (one.samples, one.calls) == (20, 2.0)

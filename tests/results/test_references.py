@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from propensity.results.report.compare import Comparison, Request, compare_task
+from propensity.results.report.compare import Comparison, Request, compare_task, records
 from tests.results.tables import Run, Unit, frames, series
 from tests.results.test_text import shown
 
@@ -90,3 +90,24 @@ def test_what_was_not_scored_counts_for_neither_side() -> None:
     made = type(made)(**vars(made) | {"scores": pd.concat([made.scores, scores])})
     (one,) = compare_task(made, made.runs, Request()).standings
     assert (one.lead.n_items, one.lead.estimate) == (20, 0.0)
+
+
+def test_a_rate_that_is_withheld_does_not_come_back_beside_a_baseline() -> None:
+    units = [*series([1.0] * 20), *(Unit(f"x{n}", status="error") for n in range(10))]
+    made = frames(Run("m", units, more={"keys": KEYS}))
+    scores = made.scores.assign(key="baseline_a", value=0.0)
+    made = type(made)(**vars(made) | {"scores": pd.concat([made.scores, scores])})
+    assert compare_task(made, made.runs, Request()).standings == ()
+    (one,) = compare_task(made, made.runs, Request(allow_low_coverage=True)).standings
+    assert (one.own.scored, one.own.errored) == (20, 10)
+    assert one.own.warnings[-1] == "coverage 66.7 %"
+
+
+def test_the_table_of_estimates_holds_the_baselines_and_the_lead() -> None:
+    table = records([beside([1.0] * 30 + [0.0] * 10)]).set_index("kind")
+    assert table.loc["baseline: keyword", ["subject", "estimate", "scored"]].tolist() == [
+        "m",
+        pytest.approx(0.3),
+        40,
+    ]
+    assert table.loc["lead over the best baseline", "estimate"] == pytest.approx(0.45)
