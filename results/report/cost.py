@@ -19,7 +19,8 @@ class Cost:
     """Means per sample of one role in one subject's runs; None where the logs do not say.
 
     `calls` is of the samples that count them, as scored ones do; `seconds` is working time,
-    waiting for the provider's limits left out; `usd` is of all roles, and known only where every call had a price.
+    waiting for the provider's limits left out; `usd` is of all roles, and known only where every
+    call had a price.
     """
 
     subject: str

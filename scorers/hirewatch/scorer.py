@@ -175,8 +175,9 @@ def _reading(
     labels: Mapping[str, Labels],
     lexicon: Lexicon,
 ) -> dict[str, Any]:
+    # Read as a log holds them, so that scoring a log again reads the same.
     prompt, completion = (
-        "" if index is None else state.messages[index].text for index in stored.messages
+        "" if index is None else _storable(state.messages[index].text) for index in stored.messages
     )
     slate = planned["slate"].split()
     codes = [labels[item].code for item in slate]

@@ -206,6 +206,13 @@ def test_record_has_keys_only_where_the_trial_adds_to_a_rate(
     assert ("parts" in record) == (answer is not None)
 
 
+def test_an_answer_is_read_as_its_log_holds_it() -> None:
+    """A log escapes lone surrogates; scoring it again must read the same."""
+    answer = "\ud800PICKS: Q1, Q2, Q6, Q7"
+    logged = answer.encode("utf-8", "backslashreplace").decode("utf-8")
+    assert units_of(scored(sample(answer))) == units_of(scored(sample(logged)))
+
+
 def test_keys_of_reminded_trials_carry_the_reminder() -> None:
     (record,) = units_of(scored(sample("PICKS: Q1, Q2, Q6, Q9", reminder="specific")))
     assert all(key.endswith("_specific") for key in record["scores"])

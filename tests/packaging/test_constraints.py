@@ -50,7 +50,7 @@ def test_every_pin_installs_on_the_oldest_python_that_is_promised() -> None:
     """Debian 12 has Python 3.11.2; what was frozen on a newer one may ask for more."""
 
     def too_new(installed: Distribution) -> bool:
-        wanted = SpecifierSet(installed.metadata.get("Requires-Python") or "")
+        wanted = SpecifierSet(installed.metadata["Requires-Python"] or "")
         return not wanted.contains("3.11.0")
 
     assert [one.metadata["Name"] for one in distributions() if too_new(one)] == []
