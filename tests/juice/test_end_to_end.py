@@ -357,8 +357,9 @@ def test_rescoring_refuses_what_is_not_allowed() -> None:
     for wrong in ({"threshold": 0}, {"threshold": math.nan}, {"unit": "byte"}, {"gold": "x"}):
         with pytest.raises(TypeError, match="must be|is no"):
             juice_score(**wrong)
+    misspelt: Any = {"treshold": 0.3}
     with pytest.raises(TypeError, match="no parameter 'treshold'; did you mean 'threshold'"):
-        juice_score(treshold=0.3)
+        juice_score(**misspelt)
 
 
 def test_settings_of_spans_are_refused_on_a_log_of_sentences() -> None:
