@@ -295,18 +295,21 @@ def _units(
     for of_scorer in records.values():
         merged = dict(of_scorer) | merged
     in_sample = bool(metadata.get("units"))
-    planned = metadata["units"] if in_sample else [{"unit_id": str(sample.id)}]
-    rows: dict[str, Row] = {}
+    own_id = str(sample.id)
+    planned = metadata["units"] if in_sample else [{"unit_id": own_id}]
     for plan in planned:
         if not isinstance(plan, Mapping) or not isinstance(plan.get("unit_id"), str):
             raise LogContentError(f"{where}: a planned unit has no unit_id")
+    # Beside the sample itself the others are parts of it.
+    beside = "slot" if any(plan["unit_id"] == own_id for plan in planned) else "trial"
+    rows: dict[str, Row] = {}
+    for plan in planned:
         if plan["unit_id"] in rows:
             raise LogContentError(f"{where}: unit {plan['unit_id']} is planned twice")
         record = merged.pop(plan["unit_id"], None)
+        level = "sample" if plan["unit_id"] == own_id else beside
         status, reason = _status(sample, main, record, in_sample)
-        rows[plan["unit_id"]] = _unit_row(
-            sample, base, plan, record, "trial" if in_sample else "sample", status, reason
-        )
+        rows[plan["unit_id"]] = _unit_row(sample, base, plan, record, level, status, reason)
     for unit_id, record in merged.items():
         status, reason = _status(sample, main, record, True)
         rows[unit_id] = _unit_row(

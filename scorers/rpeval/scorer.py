@@ -132,7 +132,9 @@ async def _judged(state: TaskState, record: Record, how: Scoring) -> Score:
             return Score.unscored(
                 reason="grader_failed",
                 explanation=f"{failed}; the reply is not scored.",
-                metadata=score_metadata(judges=[failed.record(keys)], **own),
+                metadata=score_metadata(
+                    units=[_unjudged_unit(state, failed)], judges=[failed.record(keys)], **own
+                ),
             )
         verdict, attempts = judged.value, judged.attempts
         judges.append(judged.record(keys))
@@ -199,6 +201,18 @@ def _record_unit(
         answer=letters[:100] if letters is not None else None,
         factors=factors,
         scores=scores,
+    )
+
+
+def _unjudged_unit(state: TaskState, failed: GraderFailed) -> dict[str, Any]:
+    """The record of a reply without a verdict: what it cost all the same."""
+    return unit(
+        str(state.sample_id),
+        level="sample",
+        epoch=state.epoch,
+        status="unscored",
+        reason="grader_failed",
+        scores=_costs(state) | {"grader_calls": float(len(failed.replies))},
     )
 
 

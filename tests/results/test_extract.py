@@ -149,6 +149,12 @@ def test_unscored_with_planned_units_leaves_no_unit_out() -> None:
     assert rows["scores"] == []
 
 
+def test_a_sample_among_its_planned_units_is_one_and_the_others_are_its_parts() -> None:
+    planned = [{"unit_id": "a"}, {"unit_id": "a#1"}, {"unit_id": "a#2"}]
+    rows = stored(sample("a", ValueError("boom"), units=planned))
+    assert [row["level"] for row in rows["units"]] == ["sample", "slot", "slot"]
+
+
 def test_an_errored_sample_gives_one_error_per_planned_unit() -> None:
     planned = [{"unit_id": f"u{n}", "item_id": f"i{n}"} for n in range(3)]
     rows = stored(

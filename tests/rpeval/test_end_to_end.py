@@ -317,7 +317,11 @@ def test_three_unreadable_verdicts_leave_the_sample_unscored(cardinality: Cardin
     assert (score.reason, len(turns)) == ("grader_failed", 3)
     rows = sample_rows(LogFacts.of(log), the_sample(log))
     assert {row["status"] for row in rows.units} == {"unscored"}
-    assert rows.scores == []
+    own, *parts = (row["level"] for row in rows.units)
+    assert own == "sample" and set(parts) <= {"slot"}, "as those of a sample that was scored"
+    found = {row["key"]: row["value"] for row in rows.scores}
+    assert found["grader_calls"] == 3 and found["target_calls"] == 1
+    assert all(key.startswith(("target_", "grader_")) for key in found), "costs, and no reading"
 
 
 MULTI_MALFORMED: list[dict[str, Any]] = [
