@@ -405,8 +405,10 @@ def _values(
             whole[key] = (_number(one, f"{where}: {scorer}.{key}"), reasons.get(key))
     for unit_id, record in records.items():
         entries = dict(whole) if unit_id == sample_id else {}
+        # The reason of a scored unit says what its answer was, not that a key had no reading.
+        reason = None if record.status == "scored" else record.reason
         for key, given in (record.scores or {}).items():
-            entries[key] = (given, reasons.get(key) or record.reason)
+            entries[key] = (given, reasons.get(key) or reason)
         yield unit_id, entries
     if not records:
         yield _only_unit(sample), whole

@@ -1,6 +1,6 @@
 """The RPEval scorer: letters against gold, or a judge's verdict on the written reply."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inspect_ai.scorer import (
@@ -112,7 +112,11 @@ def _answered(state: TaskState, record: Record, how: Scoring) -> Score:
         answer=(reading.letters or "")[:100] or None,
         explanation=explain(record, given, facts, _own_reason(found)),
         reason=reading.reason,
-        metadata=score_metadata(units=units, scoring=how.model_dump(mode="json")),
+        metadata=score_metadata(
+            units=units,
+            reasons=_left_out(scores, reading),
+            scoring=how.model_dump(mode="json"),
+        ),
     )
 
 
@@ -214,6 +218,14 @@ def _unjudged_unit(state: TaskState, failed: GraderFailed) -> dict[str, Any]:
         reason="grader_failed",
         scores=_costs(state) | {"grader_calls": float(len(failed.replies))},
     )
+
+
+def _left_out(scores: Mapping[str, Any], reading: Reading) -> dict[str, Reason]:
+    """Why the keys of a record that the published code leaves out have no reading."""
+    if reading.reason is None:
+        return {}
+    empty = (key for key, pair in scores.items() if isinstance(pair, tuple) and not pair[1])
+    return dict.fromkeys(empty, reading.reason)
 
 
 def _baseline_scores(state: TaskState, record: Record, slots: float | None) -> dict[str, Any]:

@@ -438,6 +438,13 @@ def test_the_store_gets_a_unit_per_response_and_per_group() -> None:
     assert run_row["subject"] == "policy/half"
 
 
+def test_an_unreadable_answer_counts_as_scored_where_there_was_nothing_to_find() -> None:
+    log = run(juice(), model=scripted(lambda messages, tools: "no answer"))
+    f1 = [row for row in rows(log, "scores") if row["key"] == "f1"]
+    assert any(row["denominator"] == 0 for row in f1)
+    assert {row["reason"] for row in f1} == {None}
+
+
 def test_any_overlap_has_no_f1_in_the_store() -> None:
     log = policy_log("shifted", pairs="indonesia-en", matching="any_overlap")
     keys = {row["key"] for row in rows(log, "scores")}

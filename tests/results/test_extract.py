@@ -107,6 +107,13 @@ def test_trials_are_units_with_ratios_texts_and_parts() -> None:
     assert (row["planned"], row["scored"], row["refused"], row["missing"]) == (2, 2, 1, 0)
 
 
+def test_a_scored_answer_that_was_none_has_a_reading_of_an_empty_ratio() -> None:
+    shared = {"status": "scored", "reason": "invalid_response_format", "scores": {"f1": (0, 0)}}
+    rows = stored(sample("a", trials([unit("a", **shared)])))["scores"]
+    (row,) = [row for row in rows if row["key"] == "f1"]
+    assert (row["denominator"], row["reason"]) == (0, None)
+
+
 def test_the_keys_of_the_value_go_to_the_record_of_the_sample_only() -> None:
     records = [unit("r1", scores={"micro": (2, 3)}), unit("r1#0", level="slot",
                scores={"slot_correct": 1.0}, gold="A", answer="A")]  # fmt: skip

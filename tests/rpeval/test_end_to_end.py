@@ -522,6 +522,8 @@ def test_a_record_left_out_is_no_miss_in_the_store(mode: Mode, value: float | No
     rows = sample_rows(LogFacts.of(log), the_sample(log))
     (full,) = [row for row in rows.scores if row["key"] == "full"]
     assert full["value"] == value
+    # As unscored with a reason it counts against the coverage.
+    assert (full["reason"] is None) == (mode == "ours")
 
 
 def test_two_graders_are_refused_before_the_first_call() -> None:
