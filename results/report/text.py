@@ -7,7 +7,7 @@ from propensity.results.report.compare import Comparison, PairResult
 from propensity.results.report.health import counted, detail
 from propensity.results.report.measure import KeyAbout, display
 from propensity.results.report.references import Standing
-from propensity.results.stats.record import Estimate
+from propensity.results.stats.record import GATE, Estimate
 
 WIDE = 3
 """Up to so many subjects stand side by side in a table."""
@@ -274,7 +274,7 @@ def _groups(one: Comparison) -> list[Block]:
     }
     count = {(found.group or "", found.subject): found.n_items for found in one.group_rates}
     heading = Heading(f"By {one.group_column}")
-    caption = ["fewer than 15 items: no interval"]
+    caption = ["fewer than 15 items: no interval"] * any(n < GATE for n in count.values())
     if len(subjects) <= WIDE:
         rows = [
             [

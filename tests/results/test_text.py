@@ -154,3 +154,12 @@ def test_a_pair_without_any_difference_takes_no_column() -> None:
     assert "c - a: not available" in text and "counts only)" not in text
     table = text[text.index("Differences by variant") :]
     assert "b - a" in table and "c - a" not in table
+
+
+def test_a_table_says_what_few_items_lack_only_where_there_are_few() -> None:
+    def by_group(n: int) -> str:
+        units = [*series([1.0] * n, variant="A"), *series([0.0] * n, variant="B")]
+        return printed(Run("a", units))
+
+    assert "fewer than 15 items: no interval" in by_group(14)
+    assert "fewer than 15 items: no interval" not in by_group(15)
