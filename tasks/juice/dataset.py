@@ -415,7 +415,11 @@ def _sample(
 def _expanded(files: Iterable[Path]) -> Iterator[Path]:
     for path in files:
         if path.is_dir():
-            yield from sorted(path.glob("*.json"))
+            inside = sorted(path.glob("*.json"))
+            if not inside:
+                fault = Fault(str(path), None, "", "holds no JSON file; name a folder with a set")
+                raise DataFileError([fault], unreadable=True)
+            yield from inside
         else:
             yield path
 

@@ -486,3 +486,9 @@ def test_shipped_files_are_read_in_any_locale() -> None:
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "42"
+
+
+def test_a_folder_without_a_set_is_no_folder_without_faults(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hi", encoding="utf-8")
+    with pytest.raises(DataFileError, match="holds no JSON file"):
+        validate_files([tmp_path])
