@@ -8,7 +8,7 @@ responses are synthetic; the official data come from their owner's copy.
     inspect eval propensity/juice --model embedded/smollm2-135m --limit 2
     inspect eval propensity/juice -T data=my-copy.json -T prompt=taxonomy --model openai/gpt-5.5
     inspect eval propensity/juice -T protocol=sentences -T pairs=korea-ko --model openai/gpt-5.5
-    inspect score LOG --scorer propensity/juice_score -S threshold=0.3 --action overwrite --overwrite
+    inspect score LOG --scorer propensity/juice_score -S threshold=.3 --action overwrite --overwrite
     inspect eval propensity/juice --solver propensity/juice_policy -S name=half --model none
 """
 
