@@ -78,6 +78,7 @@ def costs(selection: Selection, frames: Frames) -> list[Cost]:
 
 def cost_ratio(selection: Selection, frames: Frames, a: str, b: str) -> CostRatio | None:
     """What B cost for what A cost, on the samples (and epochs) that both have."""
+    names = ("calls", "tokens_in", "tokens_out", "working_time_s")
     sides = []
     for subject in (a, b):
         runs = selection.runs[selection.runs["subject"] == subject]
@@ -87,16 +88,12 @@ def cost_ratio(selection: Selection, frames: Frames, a: str, b: str) -> CostRati
         samples = samples.assign(
             calls=samples["sample_uuid"].map(total) if total is not None else float("nan")
         )
-        names = ["calls", "tokens_in", "tokens_out", "working_time_s"]
-        sides.append(samples.set_index(["sample_id", "epoch"])[names].astype(float))
+        sides.append(samples.set_index(["sample_id", "epoch"])[list(names)].astype(float))
     shared = sides[0].index.intersection(sides[1].index)
     if shared.empty:
         return None
     below, above = (side.loc[shared] for side in sides)
-    ratios = {
-        name: _ratio(above[name], below[name])
-        for name in ("calls", "tokens_in", "tokens_out", "working_time_s")
-    }
+    ratios = {name: _ratio(above[name], below[name]) for name in names}
     return CostRatio(a, b, len(shared), seconds=ratios.pop("working_time_s"), **ratios)
 
 
